@@ -10,7 +10,7 @@ use isolation::host_isolation;
 pub use isolation::{command_isolation, failed_commands};
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -21,12 +21,10 @@ use crate::registry::Listing;
 use crate::server::{BoundListeners, ConnectionUse};
 use crate::stream::StreamWorkers;
 use crate::{server, surface};
-use agents::agent::{
-    Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector,
-};
+use agents::agent::{CurrentCatalogue, IdleFolders, Launcher, RemoteConnector};
 use agents::pool::{AgentSources, Pool};
 use base::shutdown::Shutdown;
-use base::types::{Ids, Limits, OWN_PROGRAM, Scope};
+use base::types::{Ids, OWN_PROGRAM, PrincipalLimits, Scope};
 use children::{AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError};
 use events::event::{ActorKind, LinkPrinted};
 use log::audit::{Audit, CountedEvents};
@@ -92,7 +90,8 @@ pub struct LogFailure(String);
 pub struct Gateway {
     keys: Keys,
     shutdown: Shutdown,
-    limits: Arc<Limits>,
+    /// The longest time for the end of all turns and agents at a stop.
+    drain_timeout: Duration,
     log: EventLog,
     audit: Audit,
     stream_workers: StreamWorkers,
@@ -104,7 +103,7 @@ pub struct Gateway {
 
 pub fn open_store(
     data: &DataDir,
-    limits: &Limits,
+    limits: &log::limits::Limits,
     ids: &Ids,
 ) -> Result<Arc<SqliteStore>, StartError> {
     Ok(Arc::new(SqliteStore::open(
@@ -114,11 +113,11 @@ pub fn open_store(
     )?))
 }
 
-/// Checks the log after an unclean shutdown. A small log is checked before the gateway serves, a large log
-/// meanwhile.
+/// Checks the log after an unclean shutdown. A small log is checked before the gateway accepts requests, a large log in
+/// the background.
 async fn check_after_unclean_shutdown(
     store: &Arc<SqliteStore>,
-    limits: &Limits,
+    limits: &log::limits::Limits,
     shutdown: &Shutdown,
 ) -> Result<(), StartError> {
     if !store.unclean_shutdown() {
@@ -133,11 +132,14 @@ async fn check_after_unclean_shutdown(
     );
     let (started, stop) = oneshot::channel();
     let (long, is_long) = oneshot::channel();
-    let (checked, max_bytes) = (Arc::clone(store), limits.max_start_check_bytes);
+    let checked = Arc::clone(store);
+    let max_bytes = limits.max_start_check_bytes;
     let running = shutdown.spawn_blocking(move || {
         // The receiver is gone if the gateway already serves.
         checked.check(
-            |stop| drop(started.send(stop)),
+            |stop| {
+                let _ = started.send(stop);
+            },
             max_bytes,
             || long.send(()).unwrap_or_default(),
         )
@@ -182,7 +184,9 @@ async fn check_after_unclean_shutdown(
         }
     }
     // After damage is found, the store rejects the next commit, which stops the gateway.
-    shutdown.spawn(async move { drop(report.await) });
+    shutdown.spawn(async move {
+        let _ = report.await;
+    });
     Ok(())
 }
 
@@ -193,7 +197,15 @@ pub async fn start(
     supervisors: Option<SupervisorLock>,
     shutdown: Shutdown,
 ) -> Result<Gateway, StartError> {
-    let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
+    let ids = Ids::system().with_limits(config.limits.clock.clone());
+    let limits = Arc::new(config.limits.clone());
+    let log_limits = Arc::new(limits.log.clone());
+    let agents_limits = Arc::new(limits.agents.clone());
+    let drain_timeout = limits.sessions.drain_timeout
+        + limits.sessions.drain_cancel_timeout
+        + limits.children.drain_stdin_timeout
+        + limits.children.drain_term_timeout
+        + DRAIN_SLACK;
     let users = config.isolation.run_as.map(|range| {
         let root = config.workspaces.root.clone();
         AgentUsers::open(range, config.data.path(), config.data.homes(), root)
@@ -201,54 +213,83 @@ pub async fn start(
     let users = users.transpose()?;
     let open_files = open_files(&config);
     let isolation = host_isolation(&config, users.clone());
-    let store = open_store(&config.data, &limits, &ids)?;
-    check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
+    let store = open_store(&config.data, &log_limits, &ids)?;
+    check_after_unclean_shutdown(&store, &log_limits, &shutdown).await?;
     let admin = config.admin_key.map(KeyHash::from_bytes);
-    let keys = Keys::open(store.clone(), ids.clone(), &limits, admin)?;
+    let keys = Keys::open(
+        store.clone(),
+        ids.clone(),
+        &limits.auth,
+        PrincipalLimits::new(&limits.per_key),
+        admin,
+    )?;
     shutdown.spawn(keys.clone().run(shutdown.clone()));
-    let tickets = Tickets::open(store.clone(), ids.clone(), &limits, &keys)?;
+    let tickets = Tickets::open(store.clone(), ids.clone(), &limits.auth, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
-    let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
+    let (log, audit, fatal) = start_log(store, &ids, &log_limits, &shutdown).await?;
 
     let configured = catalogue::build(&config)?;
-    let (fleet, catalogue) = start_fleet(&configured, &log, &keys, &limits, &shutdown).await?;
+    let fleet = Fleet::new(limits.agents.member_return_timeout, shutdown.clone());
+    // The members of an earlier gateway process.
+    let restored = members::restore(&fleet, &log, &keys).await;
+    restored.map_err(StartError::Members)?;
+    let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));
     let run_files = config.data.run();
-    let spawner = Spawner::new(
+    let mut spawner = Spawner::new(
         OWN_PROGRAM.into(),
         run_files,
         shutdown.clone(),
-        limits.clone(),
+        Arc::new(limits.children.clone()),
     )
-    .with_open_files(open_files)
-    .with_isolation(isolation.clone())
-    .with_held(held_by_supervisors(&listeners, supervisors)?);
+    .with_isolation(isolation.clone());
+    spawner.open_files = open_files;
+    spawner.held = held_by_supervisors(&listeners, supervisors)?.into();
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces
         .map_err(StartError::Workspaces)?
         .with_users(users.clone());
-    let sources = agent_sources(&config, spawner, (&fleet, &audit), (&limits, &shutdown))?;
+    let version = env!("CARGO_PKG_VERSION");
+    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
+    let launcher = Launcher::new(
+        spawner,
+        Arc::clone(&agents_limits),
+        shutdown.clone(),
+        audit.clone(),
+        version,
+        idle_folders.map_err(StartError::Workspaces)?,
+    );
+    let remote = RemoteConnector {
+        fleet: fleet.clone(),
+        proxies: config.proxies.clone(),
+        limits: Arc::clone(&agents_limits),
+        shutdown: shutdown.clone(),
+        version,
+    };
     let pool = Pool::new(
         &catalogue,
-        sources,
-        Arc::clone(&limits),
+        AgentSources { launcher, remote },
+        agents_limits,
         keys.limits().clone(),
         &shutdown,
     );
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
-    let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
     let may_prompt = MayPrompt::new(move |tenant, id| {
-        prompt_keys.principal_has_scope(tenant, id, Scope::Prompt)
+        prompt_keys.has_key(tenant, id, |key| {
+            key.principal.scopes.contains(Scope::Prompt)
+        })
     });
-    let logs = (log.clone(), audit.clone());
-    let folders = (workspaces, Baselines::new(config.data.changes()));
     let context = Context::new(
-        logs,
+        log.clone(),
+        audit.clone(),
         pool.clone(),
         catalogue.clone(),
-        folders,
+        workspaces,
+        Baselines::new(config.data.changes()),
         may_prompt,
-        parts,
+        ids.clone(),
+        Arc::new(limits.sessions.clone()),
+        shutdown.clone(),
     );
     let sessions = SessionRegistry::start(context).await?;
     let ca_file = config.webhooks.ca_file.as_ref();
@@ -262,7 +303,7 @@ pub async fn start(
         webhook_options,
         log.clone(),
         ids.clone(),
-        &limits,
+        &limits.sessions,
         &shutdown,
     )
     .await?;
@@ -278,21 +319,21 @@ pub async fn start(
         frame_ancestors: config.frame_ancestors.clone(),
         proxies: config.trusted_proxies.clone(),
     };
-    let counters = (audit.counted().clone(), ids.clone());
     let policy = Arc::new(Policy::new(
-        &options,
+        options,
         keys.clone(),
         tickets,
-        &limits,
-        counters,
+        &limits.auth,
+        audit.counted().clone(),
+        ids.clone(),
     ));
-    let publisher = Publisher::new(
-        configured,
-        catalogues,
-        pool.clone(),
-        fleet.clone(),
-        keys.clone(),
-    );
+    let publisher = Publisher {
+        configured: Arc::new(Mutex::new(configured)),
+        sender: catalogues,
+        pool: pool.clone(),
+        fleet: fleet.clone(),
+        keys: keys.clone(),
+    };
     publisher.start(&log, &audit, &shutdown);
     let reloader = Reloader {
         publisher,
@@ -322,7 +363,8 @@ pub async fn start(
     let connection_use = ConnectionUse::default();
     let proxies = config.trusted_proxies.clone();
     let acceptor = server::Acceptor {
-        limits: Arc::clone(&limits),
+        limits: Arc::new(limits.server.clone()),
+        stream_limits: Arc::new(limits.stream.clone()),
         // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
         require_proxy: !proxies.is_empty() && !config.insecure_http,
         proxies,
@@ -342,7 +384,7 @@ pub async fn start(
     Ok(Gateway {
         keys,
         shutdown,
-        limits,
+        drain_timeout,
         log,
         audit,
         stream_workers,
@@ -353,69 +395,14 @@ pub async fn start(
     })
 }
 
-/// The fleet with the members of an earlier gateway process, and the catalogue that contains them.
-async fn start_fleet(
-    configured: &Catalogue,
-    log: &EventLog,
-    keys: &Keys,
-    limits: &Limits,
-    shutdown: &Shutdown,
-) -> Result<(Fleet, Arc<Catalogue>), StartError> {
-    let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
-    members::restore(&fleet, log, keys)
-        .await
-        .map_err(StartError::Members)?;
-    let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));
-    Ok((fleet, catalogue))
-}
-
-fn agent_sources(
-    config: &Config,
-    spawner: Spawner,
-    (fleet, audit): (&Fleet, &Audit),
-    (limits, shutdown): (&Arc<Limits>, &Shutdown),
-) -> Result<AgentSources, StartError> {
-    let version = env!("CARGO_PKG_VERSION");
-    let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
-    let launcher = Launcher::new(
-        spawner,
-        limits.clone(),
-        shutdown.clone(),
-        audit.clone(),
-        version,
-    );
-    let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let remote = RemoteConnector {
-        proxies: config.proxies.clone(),
-        limits: Arc::clone(limits),
-        shutdown: shutdown.clone(),
-        version,
-    };
-    let members = MemberSource {
-        fleet: fleet.clone(),
-        limits: Arc::clone(limits),
-        shutdown: shutdown.clone(),
-        version,
-    };
-    Ok(AgentSources {
-        launcher,
-        remote,
-        members,
-    })
-}
-
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended
 /// process from the last to the first, so the port is free before the lock.
 fn held_by_supervisors(
     listeners: &BoundListeners,
     lock: Option<SupervisorLock>,
 ) -> Result<Vec<OwnedFd>, StartError> {
-    let mut held = Vec::new();
-    held.extend(
-        lock.map(|lock| lock.copy())
-            .transpose()
-            .map_err(StartError::SupervisorLock)?,
-    );
+    let copy = lock.map(|lock| lock.copy()).transpose();
+    let mut held = Vec::from_iter(copy.map_err(StartError::SupervisorLock)?);
     held.extend(listeners.copies().map_err(StartError::Listener)?);
     Ok(held)
 }
@@ -424,11 +411,13 @@ fn held_by_supervisors(
 async fn start_log(
     store: Arc<SqliteStore>,
     ids: &Ids,
-    limits: &Arc<Limits>,
+    limits: &Arc<log::limits::Limits>,
     shutdown: &Shutdown,
 ) -> Result<(EventLog, Audit, oneshot::Receiver<String>), StartError> {
     let (failed, fatal) = oneshot::channel();
-    let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
+    let on_fatal = Box::new(move |reason: &str| {
+        let _ = failed.send(reason.to_owned());
+    });
     let log = EventLog::start(
         store,
         ids.clone(),
@@ -479,7 +468,7 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
         .values()
         .map(|agent| agent.settings.pool.max_size)
         .sum::<usize>();
-    let connections = config.limits.max_connections;
+    let connections = config.limits.server.max_connections;
     let sockets = connections + server::max_waiting_sockets(connections);
     let required = sockets + processes * FILES_PER_PROCESS + BASE_FILES;
     if let Some(limit) = raised.insufficient_for(required) {
@@ -498,17 +487,19 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
 impl Gateway {
     /// Creates the key of the link that a start prints. Blocks on the store.
     pub fn create_link_key(&self) -> Result<KeyText, CreateKeyError> {
-        self.keys.create_start_link_key()
+        let key = self.keys.create_start_link_key()?;
+        let key_id = KeyHash::of(key.expose()).id().to_string();
+        self.audit
+            .append(ActorKind::Gateway, LinkPrinted { key_id });
+        Ok(key)
     }
 
     pub fn isolation(&self) -> &HostIsolation {
         &self.isolation
     }
 
-    pub fn link_printed(&self, key: &KeyText) {
-        let key_id = KeyHash::of(key.expose()).id().to_string();
-        self.audit
-            .append(ActorKind::Gateway, LinkPrinted { key_id });
+    pub fn config(&self) -> &Config {
+        &self.reloader.config
     }
 
     pub fn reloader(&self) -> Reloader {
@@ -534,13 +525,7 @@ impl Gateway {
                 return Err(LogFailure(reason));
             }
         }
-        let limits = self.limits;
-        let drain = limits.drain_timeout
-            + limits.drain_cancel_timeout
-            + limits.drain_stdin_timeout
-            + limits.drain_term_timeout
-            + DRAIN_SLACK;
-        if !shutdown.wait_for_tasks(drain).await {
+        if !shutdown.wait_for_tasks(self.drain_timeout).await {
             shutdown.abort();
             shutdown.wait_for_tasks(DRAIN_SLACK).await;
         }

@@ -2,7 +2,7 @@
 //!
 //! `ARCHITECTURE.md` describes the structure. The crates in `crates/` have the layers below; this crate has, lowest first:
 //!
-//! - [`config`]: turns file, environment and flags into one checked `Config`; the only reader of the environment.
+//! - [`config`]: turns file, environment and flags into one checked `Config`, with the limits that the other modules declare; the only reader of the environment.
 //! - [`registry`]: installs agents by the id of a registry.
 //! - [`auth`]: keys, tickets, and the policy for Host and Origin.
 //! - [`control`]: the control socket: keys and folders for commands of the owner of the data folder.

@@ -54,7 +54,8 @@ impl Events {
 
     /// The id and the type of the next event. Skips the lines with chunk sizes.
     pub(crate) fn next(&mut self) -> Outcome<(String, String)> {
-        let (mut id, mut line) = (String::new(), String::new());
+        let mut id = String::new();
+        let mut line = String::new();
         loop {
             line.clear();
             if self.0.read_line(&mut line)? == 0 {

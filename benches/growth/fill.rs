@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use base::types::{Epoch, Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Ids, PromptId, SessionId, Tenant, Timestamp};
 use events::event::{Event, Framer, Members};
-use log::store::{Batch, EventStore as _, Put, RecordStore as _, Run, SqliteStore, Table};
+use log::limits::Limits;
+use log::store::{Batch, EventStore as _, RecordState, RecordStore as _, Run, SqliteStore, Table};
 use serde_json::{Value, json};
 
 use super::replaced::replaced;
@@ -45,7 +46,7 @@ pub(crate) fn fill(folder: &Path, template: &Template, plan: &Plan) -> Outcome<V
             for copy in copies.iter_mut().filter(|copy| copy.last_seq < copy.events) {
                 batch.runs.push(copy.run(template, &epoch, plan));
                 if copy.last_seq == copy.events {
-                    batch.puts.extend(copy.records(template));
+                    batch.records.extend(copy.records(template));
                 }
                 if batch.runs.len() >= RUNS {
                     written += commit(&store, &mut batch)?;
@@ -127,7 +128,7 @@ impl Copy {
         }
     }
 
-    fn records(&self, template: &Template) -> Vec<Put> {
+    fn records(&self, template: &Template) -> Vec<RecordState> {
         let newest_first =
             (!u64::try_from(self.last_activity_at.as_millis()).unwrap_or_default()).to_be_bytes();
         let copied = |(table, (key, value)): &(Table, (Vec<u8>, bytes::Bytes))| {
@@ -148,11 +149,7 @@ impl Copy {
                 template.last_activity_at.as_bytes(),
                 self.last_activity_at.to_string().as_bytes(),
             );
-            Put {
-                table: *table,
-                key,
-                value: value.into(),
-            }
+            RecordState::present(*table, key, value)
         };
         template.records.iter().map(copied).collect()
     }

@@ -6,7 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use base::types::{Ids, Limits};
+use base::types::Ids;
+use log::limits::Limits;
 use log::store::{EventStore as _, Maintenance as _, RecordStore as _, SqliteStore, Table};
 
 use super::Outcome;
@@ -100,7 +101,9 @@ fn lists(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> O
     // This session was changed long ago, so the search reads the whole list.
     let searched = title(1);
     let began = Instant::now();
-    let (mut requests, mut longest, mut cursor) = (0, Duration::ZERO, String::new());
+    let mut requests = 0;
+    let mut longest = Duration::ZERO;
+    let mut cursor = String::new();
     loop {
         let asked = Instant::now();
         let q = searched.replace(' ', "%20");
@@ -157,7 +160,9 @@ fn streams(
             format!("{epoch}-{}", seq + 1),
         )
     };
-    let (begin, middle, end) = (replay(1)?, replay(last / 2)?, replay(last - 2)?);
+    let begin = replay(1)?;
+    let middle = replay(last / 2)?;
+    let end = replay(last - 2)?;
     let pos = places.events / 2;
     let all = timed(10, || {
         gateway
@@ -193,7 +198,8 @@ fn appends(
     )?;
     let mut figures = Vec::new();
     for session in [&new, &places.long.0, &new, &places.long.0] {
-        let (cpu, began) = (gateway.cpu()?, Instant::now());
+        let cpu = gateway.cpu()?;
+        let began = Instant::now();
         turn(gateway, session, &format!("flood n={FLOOD} size=64"))?;
         let each = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(FLOOD);
         figures.push(json!({

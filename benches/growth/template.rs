@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use base::types::{Ids, Limits, SessionId};
+use base::types::{Ids, SessionId};
+use log::limits::Limits;
 use log::store::{EventStore as _, Record, RecordStore as _, SqliteStore, Table};
 use serde_json::json;
 

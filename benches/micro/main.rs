@@ -7,10 +7,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use base::shutdown::Shutdown;
-use base::types::{Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
+use base::types::{Ids, PromptId, SessionId, Tenant, Timestamp};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use events::event::{Event, Framer, SessionUpdate};
 use log::eventlog::{EventLog, Item, Records, Run, SessionLog, Start};
+use log::limits::Limits;
 use log::store::MemoryStore;
 use sessions::transcript::{SessionFold, TurnFold};
 use wire::acp::UpdateLine;
@@ -91,7 +92,8 @@ fn sse_frame(c: &mut Criterion) {
     let mut framer = Framer::new(&ids.epoch(), ids.session());
     let mut group = c.benchmark_group("sse frame");
     group.throughput(Throughput::Elements(LINES as u64));
-    let (text, now) = (block(), Timestamp::from_millis(1_795_299_303_123));
+    let text = block();
+    let now = Timestamp::from_millis(1_795_299_303_123);
     events(&text, |events| {
         let mut out = Vec::with_capacity(1 << 20);
         group.bench_function("framed", |b| {

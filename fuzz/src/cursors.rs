@@ -1,8 +1,8 @@
 //! Request headers and queries: the start position of a stream, byte ranges, and preconditions.
 
 use acp_gateway::surface::rest::wire::{
-    ApiError, Conditions, Cursor, EventsQuery, IdempotencyHeader, IfMatch, LastEventId, Params,
-    PreferWait, Representation, RequestedRange, negotiate, requested_range,
+    ApiError, Conditions, EventsQuery, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait,
+    Representation, RequestedRange, negotiate, requested_range,
 };
 use axum::extract::FromRequestParts;
 use base::types::{Epoch, EventId, Position};
@@ -10,6 +10,7 @@ use events::event::ResetReason;
 use futures_util::FutureExt as _;
 use http::request::Parts;
 use http::{HeaderValue, Request};
+use log::eventlog::Start;
 use workspace::EntityTags;
 
 use super::input::Input;
@@ -85,7 +86,8 @@ fn values<'a>(parts: &'a Parts, name: &str) -> Vec<Option<&'a str>> {
 fn pairs(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
         let bytes = text.replace('+', " ").into_bytes();
-        let (mut out, mut at) = (Vec::new(), 0);
+        let mut out = Vec::new();
+        let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             let hex = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
             let hex = hex.filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
@@ -131,7 +133,7 @@ fn check_last_event_id(parts: &mut Parts) {
         match (read(extract::<Params>(parts), all), model) {
             (Ok(query), Some((cursor, types, named, follow, limit))) => {
                 let got = (
-                    query.cursor,
+                    query.start,
                     query.types.is_some(),
                     query.named,
                     query.follow,
@@ -149,7 +151,7 @@ fn check_last_event_id(parts: &mut Parts) {
     }
 }
 
-type Read = (Cursor, bool, bool, bool, usize);
+type Read = (Start, bool, bool, bool, usize);
 
 fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Option<Read> {
     let known = ["after", "types", "named", "follow", "limit"];
@@ -164,15 +166,15 @@ fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Optio
         return None;
     }
     let of = |text: &str| match super::ids::split_id(text, between) {
-        Some(("k3", number)) => Ok(Cursor::After(number)),
-        Some(_) => Ok(Cursor::Reset(ResetReason::NewEpoch)),
-        None => Err(Cursor::Reset(ResetReason::UnknownCursor)),
+        Some(("k3", number)) => Ok(Start::After(number)),
+        Some(_) => Ok(Start::Reset(ResetReason::NewEpoch)),
+        None => Err(Start::Reset(ResetReason::UnknownCursor)),
     };
     let cursor = match (last, value("after")) {
         (LastEventId::Text(id), _) => of(id).unwrap_or_else(|unknown| unknown),
-        (LastEventId::Invalid, _) => Cursor::Reset(ResetReason::UnknownCursor),
-        (LastEventId::Absent, None) => Cursor::None,
-        (LastEventId::Absent, Some("tail")) => Cursor::Tail,
+        (LastEventId::Invalid, _) => Start::Reset(ResetReason::UnknownCursor),
+        (LastEventId::Absent, None) => Start::Beginning,
+        (LastEventId::Absent, Some("tail")) => Start::Tail,
         (LastEventId::Absent, Some(id)) => of(id).ok()?,
     };
     let types = value("types");
@@ -237,7 +239,8 @@ fn expected_range(range: &str, size: u128) -> Option<(u128, u128)> {
         (true, _) => (size - number(last)?.min(size), size),
         (false, true) => (number(first)?, size),
         (false, false) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let first = number(first)?;
+            let last = number(last)?;
             (first <= last).then_some((first, size.min(last + 1)))?
         }
     })
@@ -245,7 +248,8 @@ fn expected_range(range: &str, size: u128) -> Option<(u128, u128)> {
 
 /// The preconditions of a change.
 fn tags(parts: &mut Parts) {
-    let (if_match, if_none_match) = (listed(parts, "if-match"), listed(parts, "if-none-match"));
+    let if_match = listed(parts, "if-match");
+    let if_none_match = listed(parts, "if-none-match");
     let strong = |list: Vec<(bool, String)>| -> Vec<String> {
         list.into_iter()
             .filter(|(weak, _)| !weak)

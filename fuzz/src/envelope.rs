@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use base::types::{DeniedModes, SessionId};
+use base::types::SessionId;
 use serde_json::value::RawValue;
-use wire::acp::{self, RawObject, UpdateLine};
+use wire::acp::{self, DeniedModes, RawObject, UpdateLine};
 use wire::jsonrpc::{self, EnvelopeError, Message};
 
 use super::json::{Member, depth, is_json, members};
@@ -111,8 +111,11 @@ impl<'a> Parts<'a> {
                 .ok()
                 .map(|found| found.map(|member| &line[member.at.clone()]))
         };
-        let (id, method, params) = (value("id")?, value("method")?, value("params")?);
-        let (result, error) = (value("result")?, value("error")?);
+        let id = value("id")?;
+        let method = value("method")?;
+        let params = value("params")?;
+        let result = value("result")?;
+        let error = value("error")?;
         let params = params.unwrap_or("null");
         let method = match method.filter(|method| *method != "null") {
             Some(text) => Some(Cow::Owned(serde_json::from_str::<String>(text).ok()?)),
@@ -260,10 +263,8 @@ fn routed(params: &RawValue) {
         .parse()
         .expect("it is an id");
     let named = acp::session_id_of(params);
-    let (replaced, given) = (
-        acp::replace_session_id(params, &ours),
-        acp::with_session_id(params, "a\"b"),
-    );
+    let replaced = acp::replace_session_id(params, &ours);
+    let given = acp::with_session_id(params, "a\"b");
     let Some(parts) = members(text) else {
         assert!(matches!(named, Ok(None)), "{text}");
         assert_eq!(replaced.expect("it names none").get(), text);

@@ -50,7 +50,9 @@ pub(crate) fn members(text: &str) -> Option<Vec<Member>> {
 /// The nesting depth of arrays and objects. `text` must be JSON.
 pub(crate) fn depth(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let (mut at, mut depth, mut deepest) = (0, 0_usize, 0);
+    let mut at = 0;
+    let mut depth = 0_usize;
+    let mut deepest = 0;
     while at < bytes.len() {
         match bytes[at] {
             b'"' => {

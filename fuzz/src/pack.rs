@@ -81,7 +81,8 @@ fn model(stored: &[u8]) -> Option<Vec<u8>> {
 /// Decodes an LZ4 block byte by byte, as in the format's description: literals, then a copy of earlier
 /// output.
 fn decoded(block: &[u8]) -> Option<Vec<u8>> {
-    let (mut bytes, mut out) = (block.iter().copied(), Vec::new());
+    let mut bytes = block.iter().copied();
+    let mut out = Vec::new();
     loop {
         let token = bytes.next()?;
         for _ in 0..length(token >> 4, &mut bytes)? {

@@ -28,22 +28,21 @@ const POSITION: &str = "\"type\":\"position\"";
 /// become a string.
 pub fn sse(data: &[u8]) {
     let mut input = Input::new(data);
-    let (first_seq, millis) = (
-        input.number().clamp(1, u64::MAX - 300),
-        input.number().cast_signed(),
-    );
+    let first_seq = input.number().clamp(1, u64::MAX - 300);
+    let millis = input.number().cast_signed();
     let cuts: Vec<u8> = (0..input.below(6)).map(|_| input.byte()).collect();
     let epoch: Epoch = "k3".parse().expect("it is one");
     let session: SessionId = "01938c5e-7a3b-7c4d-8e5f-0123456789ab"
         .parse()
         .expect("it is one");
     let mut framer = Framer::new(&epoch, session);
-    let (mut bytes, mut sent) = (Vec::new(), Vec::new());
+    let mut bytes = Vec::new();
+    let mut sent = Vec::new();
     while sent.len() < 64
         && let Some(payload) = input.piece()
     {
         let (head, payload) = payload.split_at(payload.len().min(2));
-        let kind = TYPES[usize::from(head.first().copied().unwrap_or(0)) % TYPES.len()].1;
+        let kind = TYPES[usize::from(head.first().copied().unwrap_or(0)) % TYPES.len()].name;
         let prompt = head
             .get(1)
             .filter(|byte| **byte > 0)
@@ -55,7 +54,8 @@ pub fn sse(data: &[u8]) {
             members: Members::whole(members.as_deref().unwrap_or_default().as_bytes()),
         };
         let seq = first_seq + sent.len() as u64;
-        let (before, size) = (bytes.len(), framer.size(&event));
+        let before = bytes.len();
+        let size = framer.size(&event);
         framer.frame(&mut bytes, seq, &event, Timestamp::from_millis(millis));
         assert!(
             bytes.len() - before <= size,

@@ -83,10 +83,8 @@ impl Parser {
 
     fn dispatch(&mut self) -> Option<Event> {
         self.last_event_id.clone_from(&self.id_buffer);
-        let (mut data, kind) = (
-            std::mem::take(&mut self.data),
-            std::mem::take(&mut self.kind),
-        );
+        let mut data = std::mem::take(&mut self.data);
+        let kind = std::mem::take(&mut self.kind);
         if data.is_empty() {
             return None;
         }

@@ -10,15 +10,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::config::{self, Config, Launch, Secret};
 use agents::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint, RemoteFolders};
-use base::types::{AgentName, KnownAgent, OWN_PROGRAM, Tenant};
-use wire::acp::{McpServer, McpTransport, NameValue};
+use base::types::{AgentName, OWN_PROGRAM, Tenant};
+use wire::acp::{KnownAgent, McpServer, McpTransport, NameValue};
 
 #[derive(Debug, thiserror::Error)]
-#[error("could not create the agent home {}", path.display())]
-pub struct HomeError {
-    path: PathBuf,
-    source: std::io::Error,
-}
+#[error("could not create the agent home {}", .0.display())]
+pub struct HomeError(PathBuf, #[source] std::io::Error);
 
 pub(super) fn build(config: &Config) -> Result<Catalogue, HomeError> {
     let servers = config
@@ -28,7 +25,7 @@ pub(super) fn build(config: &Config) -> Result<Catalogue, HomeError> {
     let servers = Arc::new(servers.collect());
     let mut agents = Vec::new();
     for (name, agent) in &config.agents {
-        agents.push(agent_spec(config, (name, agent), &servers)?);
+        agents.push(agent_spec(config, name, agent, &servers)?);
     }
     let invalid = config.invalid_agents.iter().cloned();
     agents.extend(invalid.map(|name| AgentSpec::invalid(name, config.data.homes())));
@@ -37,12 +34,13 @@ pub(super) fn build(config: &Config) -> Result<Catalogue, HomeError> {
 
 fn agent_spec(
     config: &Config,
-    (name, agent): (&AgentName, &config::Agent),
+    name: &AgentName,
+    agent: &config::Agent,
     servers: &Arc<BTreeMap<String, McpServer>>,
 ) -> Result<AgentSpec, HomeError> {
     let path = children::trusted_path(&config.child_environment.path);
     let endpoint = match &agent.launch {
-        Launch::Remote(remote) => return Ok(remote_spec(config, (name, agent), remote)),
+        Launch::Remote(remote) => return Ok(remote_spec(config, name, agent, remote)),
         Launch::Demo => Endpoint::Command {
             program: OWN_PROGRAM.into(),
             args: vec!["demo-agent".into()],
@@ -76,10 +74,8 @@ fn agent_spec(
         settings: agent.settings.clone(),
     };
     let tenant = Tenant::default();
-    spec.create_home(&tenant).map_err(|source| HomeError {
-        path: spec.home_of(&tenant),
-        source,
-    })?;
+    let created = spec.create_home(&tenant);
+    created.map_err(|error| HomeError(spec.home_of(&tenant), error))?;
     Ok(spec)
 }
 
@@ -116,7 +112,8 @@ pub(super) fn variables(
 /// and commands of this host.
 fn remote_spec(
     config: &Config,
-    (name, agent): (&AgentName, &config::Agent),
+    name: &AgentName,
+    agent: &config::Agent,
     remote: &config::Remote,
 ) -> AgentSpec {
     let mut headers = HeaderMap::new();

@@ -9,10 +9,11 @@ use tokio::task::JoinError;
 use super::catalogue::{masked_values, user_home, variables};
 use crate::config::{self, Config, Launch};
 use base::shutdown::Shutdown;
-use base::types::{Isolation, Limits, OWN_PROGRAM};
+use base::telemetry::ErrorChain;
+use base::types::{Isolation, OWN_PROGRAM};
 use children::{
     self, AgentUsers, ChildIsolation, ChildSpec, ControlGroups, Exit, HostIsolation, Sandbox,
-    SpawnError, Spawner,
+    Spawner,
 };
 use wire::jsonrpc::plain_line;
 
@@ -73,10 +74,10 @@ pub async fn failed_commands(
 ) -> Result<Vec<String>, JoinError> {
     let isolation = command_isolation(config, scratch.join("tmp"));
     isolation.prepare(shutdown).await?;
-    let limits = Arc::new(Limits {
+    let limits = Arc::new(children::Limits {
         stop_stdin_timeout: PATIENCE,
         stop_term_timeout: Duration::from_secs(1),
-        ..Limits::default()
+        ..children::Limits::default()
     });
     let spawner = Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), limits);
     let spawner = spawner.with_isolation(isolation);
@@ -110,7 +111,7 @@ pub async fn failed_commands(
     Ok(failed)
 }
 
-/// `None` if the command is not found, or is no program of this machine.
+/// `None` if the command is not found, or if the agent does not run on this machine.
 fn child(
     config: &Config,
     agent: &config::Agent,
@@ -151,7 +152,7 @@ struct NotStarted {
 /// Runs a command until its end, or for a limited time. A command that has to be stopped has started.
 async fn version(spawner: &Spawner, spec: ChildSpec) -> Result<(), NotStarted> {
     let mut child = spawner.spawn(spec).await.map_err(|error| NotStarted {
-        text: with_cause(&error),
+        text: ErrorChain(&error).to_string(),
         is_certain: true,
     })?;
     // It gets no input. A program that does not know the argument may wait, and is stopped.
@@ -174,11 +175,4 @@ async fn version(spawner: &Spawner, spec: ChildSpec) -> Result<(), NotStarted> {
         // A shell or `env` does not find a program, or cannot execute it.
         is_certain: matches!(code, Some(126 | 127)),
     })
-}
-
-fn with_cause(error: &SpawnError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }

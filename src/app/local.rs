@@ -18,27 +18,24 @@ impl Gateway {
     /// Starts the control socket. The gateway stops when nobody has used it for `exit_when_idle`. `url` is its URL on this
     /// machine.
     pub fn serve_local(&self, url: String, exit_when_idle: Option<Duration>) -> io::Result<()> {
-        let (config, shutdown) = (&self.reloader.config, &self.shutdown);
-        let roots = std::iter::once(&config.workspaces.root)
-            .chain(&config.workspaces.allow)
-            .cloned();
+        let config = &self.reloader.config;
+        let shutdown = &self.shutdown;
+        let roots = std::iter::once(&config.workspaces.root).chain(&config.workspaces.allow);
         let home = config.child_environment.home.as_deref();
         let clients = ControlClients::default();
         if let Some(after) = exit_when_idle {
-            let connections = self.connection_use.clone();
-            let (pool, clients) = (self.reloader.pool.clone(), clients.clone());
-            let watch = IdleWatch {
-                pool,
-                connections,
-                clients,
-                shutdown: shutdown.clone(),
-            };
-            shutdown.spawn(watch.run(after));
+            shutdown.spawn(stop_when_idle(
+                after,
+                self.reloader.pool.clone(),
+                self.connection_use.clone(),
+                clients.clone(),
+                shutdown.clone(),
+            ));
         }
         let socket = BoundSocket::bind(&config.data.private(), &Ids::system())?;
         let server = ControlServer {
             keys: self.keys.clone(),
-            rules: FolderRules::new(roots, config.data.path(), home),
+            rules: FolderRules::new(roots.cloned(), config.data.path(), home),
             url,
             exits_when_idle: exit_when_idle.is_some(),
             clients,
@@ -49,34 +46,30 @@ impl Gateway {
 }
 
 /// Ends a gateway that nobody uses: no editor, no client with a key, no turn and no queued prompt.
-struct IdleWatch {
+async fn stop_when_idle(
+    after: Duration,
     pool: Pool,
     connections: ConnectionUse,
     clients: ControlClients,
     shutdown: Shutdown,
-}
-
-impl IdleWatch {
-    async fn run(self, after: Duration) {
-        let mut ticks = interval((after / 4).clamp(Duration::from_millis(10), MAX_INTERVAL));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut last_use, mut connections) = (Instant::now(), self.connections.total());
-        loop {
-            tokio::select! {
-                () = self.shutdown.drain_started() => return,
-                _ = ticks.tick() => {}
-            }
-            let former = std::mem::replace(&mut connections, self.connections.total());
-            let is_used = connections != former
-                || self.connections.open() > 0
-                || self.clients.count() > 0
-                || self.pool.is_busy();
-            if is_used {
-                last_use = Instant::now();
-            } else if last_use.elapsed() >= after {
-                tracing::info!("nobody uses the gateway; stopping");
-                return self.shutdown.start_drain();
-            }
+) {
+    let mut ticks = interval((after / 4).clamp(Duration::from_millis(10), MAX_INTERVAL));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last_use = Instant::now();
+    let mut total = connections.total();
+    loop {
+        tokio::select! {
+            () = shutdown.drain_started() => return,
+            _ = ticks.tick() => {}
+        }
+        let previous = std::mem::replace(&mut total, connections.total());
+        let is_used =
+            total != previous || connections.open() > 0 || clients.count() > 0 || pool.is_busy();
+        if is_used {
+            last_use = Instant::now();
+        } else if last_use.elapsed() >= after {
+            tracing::info!("nobody uses the gateway; stopping");
+            return shutdown.start_drain();
         }
     }
 }

@@ -13,75 +13,53 @@ use crate::auth::Keys;
 use agents::agent::{AgentSpec, Catalogue};
 use agents::pool::Pool;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{AgentName, Tenant};
+use base::types::{AgentName, Scope, Tenant};
 use events::event::{ActorKind, AuditActor, AuditedMemberState, FleetMemberChanged};
 use log::audit::Audit;
 use log::eventlog::{EventLog, RecordPages, Records};
 use log::store::{ReadError, Table};
-use wire::fleet::{Fleet, KEY_ENDED_TEXT, MemberChange, PublishedState, StoredMember};
+use wire::fleet::{Fleet, KEY_ENDED_TEXT, MemberChange, MemberState, StoredMember};
 
 #[derive(Clone)]
-pub(super) struct Publisher(Arc<Inner>);
-
-struct Inner {
+pub(super) struct Publisher {
     /// The agents of the configuration. The lock also serializes publications.
-    configured: Mutex<Catalogue>,
-    sender: watch::Sender<Arc<Catalogue>>,
-    pool: Pool,
-    fleet: Fleet,
-    keys: Keys,
+    pub(super) configured: Arc<Mutex<Catalogue>>,
+    pub(super) sender: watch::Sender<Arc<Catalogue>>,
+    pub(super) pool: Pool,
+    pub(super) fleet: Fleet,
+    pub(super) keys: Keys,
 }
 
 impl Publisher {
-    pub(super) fn new(
-        configured: Catalogue,
-        sender: watch::Sender<Arc<Catalogue>>,
-        pool: Pool,
-        fleet: Fleet,
-        keys: Keys,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            configured: Mutex::new(configured),
-            sender,
-            pool,
-            fleet,
-            keys,
-        }))
-    }
-
     /// Publishes new agents of the configuration, or the current ones, with the current members. Returns the previous
     /// catalogue and the published one.
     pub(super) fn publish(
         &self,
         configured: Option<Catalogue>,
     ) -> (Arc<Catalogue>, Arc<Catalogue>) {
-        let mut current = lock_or_abort(self.0.configured.lock());
+        let mut current = lock_or_abort(self.configured.lock());
         if let Some(configured) = configured {
             *current = configured;
         }
-        let former = Arc::clone(&self.0.sender.borrow());
-        let merged = with_members(current.clone(), &self.0.fleet).reusing_entries_of(&former);
+        let previous = Arc::clone(&self.sender.borrow());
+        let merged = with_members(current.clone(), &self.fleet).reusing_entries_of(&previous);
         let merged = Arc::new(merged);
         // The pool first, so that every agent in the published catalogue has a pool.
-        self.0.pool.reload(&merged);
-        self.0.sender.send_replace(Arc::clone(&merged));
-        (former, merged)
+        self.pool.reload(&merged);
+        self.sender.send_replace(Arc::clone(&merged));
+        (previous, merged)
     }
 
     pub(super) fn start(&self, log: &EventLog, audit: &Audit, shutdown: &Shutdown) {
-        let changes = self.0.fleet.state_changes();
-        shutdown.spawn(record_changes(changes, audit.clone(), shutdown.clone()));
-        shutdown.spawn(remove_with_keys(
-            self.0.fleet.clone(),
-            self.0.keys.clone(),
-            shutdown.clone(),
-        ));
-        shutdown.spawn(self.clone().run(log.clone(), shutdown.clone()));
+        let changes = self.fleet.state_changes();
+        shutdown.spawn_until_drain(record_changes(changes, audit.clone()));
+        shutdown.spawn_until_drain(remove_with_keys(self.fleet.clone(), self.keys.clone()));
+        shutdown.spawn_until_drain(self.clone().run(log.clone()));
     }
 
     /// Publishes each new member after its record is durable, so that a restarted gateway knows every member that has sessions.
-    async fn run(self, log: EventLog, shutdown: Shutdown) {
-        let fleet = self.0.fleet.clone();
+    async fn run(self, log: EventLog) {
+        let fleet = self.fleet.clone();
         let mut changes = fleet.changes();
         let mut stored: BTreeMap<AgentName, StoredMember> = BTreeMap::new();
         loop {
@@ -113,9 +91,8 @@ impl Publisher {
                 stored = members;
                 self.publish(None);
             }
-            tokio::select! {
-                outcome = changes.changed() => if outcome.is_err() { return },
-                () = shutdown.drain_started() => return,
+            if changes.changed().await.is_err() {
+                return;
             }
         }
     }
@@ -132,10 +109,12 @@ pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
 /// Whether the fleet may have a member of this name. Members are not bound to one key, so that an operator can replace it
 /// by another one of the same name.
 fn is_permitted(keys: &Keys, name: &AgentName, key: &str) -> bool {
-    keys.permits_member(&Tenant::default(), key, name)
+    keys.has_key(&Tenant::default(), key, |key| {
+        key.principal.scopes.contains(Scope::Fleet) && key.member_names.check(name).is_ok()
+    })
 }
 
-async fn remove_with_keys(fleet: Fleet, keys: Keys, shutdown: Shutdown) {
+async fn remove_with_keys(fleet: Fleet, keys: Keys) {
     let mut ended = keys.watch_ended();
     loop {
         ended.mark_unchanged();
@@ -143,9 +122,8 @@ async fn remove_with_keys(fleet: Fleet, keys: Keys, shutdown: Shutdown) {
         for member in fleet.remove_where(is_over, KEY_ENDED_TEXT) {
             tracing::info!(%member, "removed a member from the fleet, because its key has ended");
         }
-        tokio::select! {
-            outcome = ended.changed() => if outcome.is_err() { return },
-            () = shutdown.drain_started() => return,
+        if ended.changed().await.is_err() {
+            return;
         }
     }
 }
@@ -156,9 +134,8 @@ pub(super) async fn restore(fleet: &Fleet, log: &EventLog, keys: &Keys) -> Resul
     let mut pages = RecordPages::of(log, Table::Member);
     while let Some(page) = pages.next_raw().await? {
         for (key, value) in &page {
-            let name = std::str::from_utf8(key)
-                .ok()
-                .and_then(|name| name.parse().ok());
+            let name = std::str::from_utf8(key).ok();
+            let name = name.and_then(|name| name.parse().ok());
             match (name, serde_json::from_slice::<StoredMember>(value)) {
                 (Some(name), Ok(stored)) if is_permitted(keys, &name, &stored.key) => {
                     fleet.restore(name, stored);
@@ -196,14 +173,10 @@ impl Rates {
     }
 }
 
-async fn record_changes(mut changes: Receiver<MemberChange>, audit: Audit, shutdown: Shutdown) {
+async fn record_changes(mut changes: Receiver<MemberChange>, audit: Audit) {
     let mut rates = Rates::default();
     loop {
-        let change = tokio::select! {
-            change = changes.recv() => change,
-            () = shutdown.drain_started() => return,
-        };
-        match change {
+        match changes.recv().await {
             Ok(change) if rates.permit(&change.key, Instant::now()) => append(&audit, change),
             Ok(_) => {}
             Err(RecvError::Lagged(count)) => {
@@ -217,25 +190,16 @@ async fn record_changes(mut changes: Receiver<MemberChange>, audit: Audit, shutd
     }
 }
 
-fn append(
-    audit: &Audit,
-    MemberChange {
-        name,
-        key,
-        state,
-        attempt,
-        error,
-    }: MemberChange,
-) {
-    let state = match state {
-        PublishedState::Connected => AuditedMemberState::Connected,
-        PublishedState::Reconnecting => AuditedMemberState::Reconnecting,
-        PublishedState::Disconnected => AuditedMemberState::Disconnected,
-        PublishedState::Failed => AuditedMemberState::Failed,
+fn append(audit: &Audit, change: MemberChange) {
+    let state = match change.state {
+        Some(MemberState::Connected) => AuditedMemberState::Connected,
+        Some(MemberState::Reconnecting) => AuditedMemberState::Reconnecting,
+        Some(MemberState::Disconnected) => AuditedMemberState::Disconnected,
+        None => AuditedMemberState::Failed,
     };
     let actor = match state {
         AuditedMemberState::Connected | AuditedMemberState::Failed => AuditActor {
-            name: Some(key.to_string()),
+            name: Some(change.key.to_string()),
             ..ActorKind::Key.into()
         },
         AuditedMemberState::Reconnecting | AuditedMemberState::Disconnected => {
@@ -245,11 +209,11 @@ fn append(
     audit.append(
         actor,
         FleetMemberChanged {
-            member: name,
+            member: change.name,
             state,
-            key: key.to_string(),
-            attempt,
-            error,
+            key: change.key.to_string(),
+            attempt: change.attempt,
+            error: change.error,
         },
     );
 }
@@ -260,8 +224,10 @@ mod member_events_tests {
 
     #[test]
     fn changes_of_one_key_are_bounded() {
-        let (mut rates, now) = (Rates::default(), Instant::now());
-        let (noisy, other): (Arc<str>, Arc<str>) = ("noisy".into(), "other".into());
+        let mut rates = Rates::default();
+        let now = Instant::now();
+        let noisy: Arc<str> = "noisy".into();
+        let other: Arc<str> = "other".into();
         let permitted = (0..1000).filter(|_| rates.permit(&noisy, now)).count();
         assert_eq!(permitted, CHANGES_PER_MINUTE as usize);
         assert!(rates.permit(&other, now), "another key has its own count");

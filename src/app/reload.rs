@@ -45,19 +45,19 @@ impl Reloader {
         &mut self,
         read: impl FnOnce() -> Result<Config, E> + Send + 'static,
     ) {
-        let former = self.config.clone();
+        let previous = self.config.clone();
         let built = self.shutdown.spawn_blocking(move || {
             let read = read().map_err(|error| error.to_string())?;
             // The address decides which agents are found automatically, but the listener does not change.
-            if former.listen.is_exposed() && !read.listen.is_exposed() {
+            if previous.listen.is_exposed() && !read.listen.is_exposed() {
                 return Err(
                     "`listen` is now a loopback address: restart the gateway to apply it"
                         .to_owned(),
                 );
             }
-            let fixed_changes = former.changes_that_need_restart(&read);
-            let mut config = former;
-            config.limits.copy_principal_limits(&read.limits);
+            let fixed_changes = previous.changes_that_need_restart(&read);
+            let mut config = previous;
+            config.limits.per_key = read.limits.per_key.clone();
             config.replace_entries(read);
             let catalogue = catalogue::build(&config).map_err(|error| error.to_string())?;
             Ok::<_, String>((config, catalogue, fixed_changes))
@@ -83,14 +83,14 @@ impl Reloader {
     }
 
     fn apply(&mut self, config: Config, catalogue: Catalogue) {
-        let (former, current) = self.publisher.publish(Some(catalogue));
+        let (previous, current) = self.publisher.publish(Some(catalogue));
         let names = |catalogue: &Catalogue| -> BTreeSet<_> {
             catalogue.agents().map(|spec| spec.name.clone()).collect()
         };
-        let before = names(&former);
+        let before = names(&previous);
         let after = names(&current);
         let mut changed = &before & &after;
-        changed.retain(|name| match (former.agent(name), current.agent(name)) {
+        changed.retain(|name| match (previous.agent(name), current.agent(name)) {
             (Some(before), Some(after)) => !Arc::ptr_eq(before, after),
             _ => false,
         });
@@ -105,7 +105,7 @@ impl Reloader {
         if let Some(rotated) = rotated {
             self.audit.append(ActorKind::Gateway, rotated);
         }
-        let limits = self.keys.limits().set_defaults(&config.limits);
+        let limits = self.keys.limits().set_defaults(&config.limits.per_key);
         let mcp = self.config.mcp != config.mcp;
         self.config = config;
         tracing::info!(

@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use base::types::{
-    AgentName, GrantedFolders, Ids, KeyLimits, MemberNames, Principal, Scope, Scopes, Tenant,
-    Timestamp,
+    AgentName, GrantedFolders, Ids, KeyLimits, Principal, Scope, Scopes, Tenant, Timestamp,
 };
 use events::event::AuditedKey;
+use wire::fleet::MemberNames;
 
 /// The secret text of a key: `acpg_` and 256 random bits in base64url. It is shown once and never stored.
 #[derive(Clone)]
@@ -76,8 +76,11 @@ impl KeyId {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, strum::Display, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum KeyKind {
     /// Created for a printed link, by a start or by the command `link`. It expires after a period without use.
     Link,

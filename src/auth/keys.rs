@@ -19,16 +19,18 @@ use tokio::sync::{Notify, watch};
 
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 
+use crate::auth::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{
-    AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, Limits, MemberNames,
-    Principal, PrincipalKey, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
+    AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, Principal,
+    PrincipalKey, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
 use events::event::{
     ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated,
 };
 use log::audit::pending_entry;
-use log::store::{Batch, CommitError, Delete, Expect, Put, ReadError, RecordStore, Table};
+use log::store::{Batch, CommitError, ReadError, RecordState, RecordStore, Table};
+use wire::fleet::MemberNames;
 
 pub use expiring::{GrantError, is_local_editor};
 
@@ -37,8 +39,6 @@ const OWNER_NAME: &str = "owner";
 /// The principal of `attach` processes without a key of their own.
 const ATTACH_NAME: &str = "attach";
 const ADMIN_NAME: &str = "admin";
-/// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
-pub const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_TRIES: usize = 5;
 /// How often the gateway writes `lastUsedAt` to the store, after the first use.
 const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
@@ -145,16 +145,17 @@ impl Keys {
         store: Arc<dyn RecordStore>,
         ids: Ids,
         limits: &Limits,
+        principal_limits: PrincipalLimits,
         admin: Option<KeyHash>,
     ) -> Result<Self, KeyStoreError> {
         let keys = Self(Arc::new(Inner {
-            expiry: Expiry::new(ids.clone(), limits),
+            expiry: Expiry::new(ids.clone(), None),
             store,
             ids,
             limits: limits.clone(),
             admin: RwLock::new(admin),
             entries: RwLock::default(),
-            principal_limits: PrincipalLimits::new(limits),
+            principal_limits,
             ended_count: watch::Sender::new(0),
             first_use: Notify::new(),
         }));
@@ -170,15 +171,15 @@ impl Keys {
     /// Replaces the operator's key and ends the streams of the previous one. Returns the event of the audit log if
     /// the key has changed.
     pub fn set_admin(&self, admin: Option<KeyHash>) -> Option<KeyRotated> {
-        let former = std::mem::replace(&mut *lock_or_abort(self.0.admin.write()), admin);
-        let changed = former != admin;
+        let previous = std::mem::replace(&mut *lock_or_abort(self.0.admin.write()), admin);
+        let changed = previous != admin;
         if changed {
             self.0.ended_count.send_modify(|count| *count += 1);
         }
         let id = |hash: Option<KeyHash>| hash.map(|hash| hash.id().to_string());
         changed.then(|| KeyRotated {
             key_id: id(admin),
-            former_key_id: id(former),
+            former_key_id: id(previous),
         })
     }
 
@@ -232,17 +233,13 @@ impl Keys {
         Some(verified(&entry.key))
     }
 
-    pub fn principal_has_scope(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
-        self.has_key(tenant, id, |key| key.principal.scopes.contains(scope))
-    }
-
-    pub fn permits_member(&self, tenant: &Tenant, id: &str, name: &AgentName) -> bool {
-        self.has_key(tenant, id, |key| {
-            key.principal.scopes.contains(Scope::Fleet) && key.member_names.check(name).is_ok()
-        })
-    }
-
-    fn has_key(&self, tenant: &Tenant, id: &str, condition: impl Fn(&Verified) -> bool) -> bool {
+    /// Whether a key of this principal meets the condition.
+    pub fn has_key(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        condition: impl Fn(&Verified) -> bool,
+    ) -> bool {
         if let Some(admin) = self.admin_hash().map(|admin| verified_admin(&admin))
             && *admin.principal.id == *id
         {
@@ -321,16 +318,17 @@ impl Keys {
     }
 
     pub async fn run(self, shutdown: Shutdown) {
-        let mut ticks = tokio::time::interval(RELOAD_INTERVAL);
+        let mut ticks = tokio::time::interval(self.0.limits.key_reload_interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut flushed = tokio::time::Instant::now();
         loop {
-            let (stop, used) = tokio::select! {
-                () = shutdown.drain_started() => (true, false),
-                () = self.0.first_use.notified() => (false, true),
-                _ = ticks.tick() => (false, false),
+            let is_due = tokio::select! {
+                () = shutdown.drain_started() => true,
+                () = self.0.first_use.notified() => true,
+                _ = ticks.tick() => flushed.elapsed() >= FLUSH_INTERVAL,
             };
-            let flush = stop || used || flushed.elapsed() >= FLUSH_INTERVAL;
+            let stop = shutdown.is_draining();
+            let flush = is_due || stop;
             if flush {
                 flushed = tokio::time::Instant::now();
             }
@@ -399,7 +397,7 @@ impl Keys {
         let text = KeyText::generate(&self.0.ids);
         let hash = KeyHash::of(text.expose());
         let principal = |key: &Key| (&key.tenant, &*key.name) == (&new.tenant, new.name);
-        let former = self
+        let earlier = self
             .list()
             .into_iter()
             .rfind(principal)
@@ -412,15 +410,15 @@ impl Keys {
             tenant: new.tenant.clone(),
             scopes: new.scopes,
             member_names: new.member_names.clone(),
-            limits: former.with(&new.limits),
+            limits: earlier.with(&new.limits),
             folders: GrantedFolders::default(),
             printed_by_start,
             created_at: self.0.ids.now(),
             last_used_at: None,
         };
         let mut batch = Batch::default();
-        push_put(&mut batch, hash, &key, None);
-        batch.puts.push(pending_entry(
+        push_change(&mut batch, hash, Some(&key), None);
+        batch.records.push(pending_entry(
             &self.0.ids,
             by,
             KeyCreated { key: key.audited() },
@@ -435,7 +433,7 @@ impl Keys {
                     limits: key.limits,
                     ..entry.key.clone()
                 };
-                push_put(&mut batch, *hash, &other, Some(entry.stored.clone()));
+                push_change(&mut batch, *hash, Some(&other), Some(entry.stored.clone()));
             }
         }
         self.0.store.commit(&batch)?;
@@ -453,8 +451,8 @@ impl Keys {
             let mut keys = Vec::new();
             for (hash, entry) in self.entries().iter().filter(|(_, entry)| ends(entry)) {
                 let (by, event) = event(&entry.key);
-                push_delete(&mut batch, *hash, entry.stored.clone());
-                batch.puts.push(pending_entry(&self.0.ids, by, event));
+                push_change(&mut batch, *hash, None, Some(entry.stored.clone()));
+                batch.records.push(pending_entry(&self.0.ids, by, event));
                 keys.push(entry.key.clone());
             }
             Ok((batch, keys))
@@ -470,7 +468,7 @@ impl Keys {
         loop {
             tries += 1;
             let (batch, result) = change()?;
-            if batch.puts.is_empty() && batch.deletes.is_empty() {
+            if batch.records.is_empty() {
                 return Ok(result);
             }
             let committed = self.0.store.commit(&batch);
@@ -503,7 +501,7 @@ impl Keys {
                     ..entry.key.clone()
                 };
                 let mut batch = Batch::default();
-                push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
+                push_change(&mut batch, *hash, Some(&key), Some(entry.stored.clone()));
                 batch
             })
             .collect();
@@ -620,8 +618,8 @@ impl Keys {
                             || key.member_names != entry.key.member_names,
                     };
                     let entry_of_log = pending_entry(&self.0.ids, ActorKind::CommandLine, event);
-                    batch.puts.push(entry_of_log);
-                    push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
+                    batch.records.push(entry_of_log);
+                    push_change(&mut batch, *hash, Some(&key), Some(entry.stored.clone()));
                     changed.push(key);
                 }
             }
@@ -631,7 +629,7 @@ impl Keys {
 }
 
 /// The limits of each principal. All keys of a principal have the same limits; if not, the newest key counts.
-pub(super) fn limits_by_principal<'a>(
+fn limits_by_principal<'a>(
     keys: impl Iterator<Item = &'a Key>,
 ) -> HashMap<PrincipalKey, KeyLimits> {
     let mut keys: Vec<_> = keys.collect();
@@ -644,39 +642,23 @@ pub(super) fn limits_by_principal<'a>(
     limits
 }
 
-/// Adds to `batch` the record of a key. The commit fails unless the store still has `stored`.
-pub(super) fn push_put(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Option<Bytes>) {
-    let id = hash.as_bytes().to_vec();
-    let value = serde_json::to_vec(key)
-        .expect("a key serializes to JSON")
-        .into();
-    batch.puts.push(Put {
+/// Adds to `batch` the record of a key, or its removal. The commit fails unless the store still has `stored`.
+fn push_change(batch: &mut Batch, hash: KeyHash, key: Option<&Key>, stored: Option<Bytes>) {
+    let state = |value| RecordState {
         table: Table::Key,
-        key: id.clone(),
+        key: hash.as_bytes().to_vec(),
         value,
+    };
+    let record = key.map(|key| {
+        serde_json::to_vec(key)
+            .expect("a key serializes to JSON")
+            .into()
     });
-    batch.expect.push(Expect {
-        table: Table::Key,
-        key: id,
-        value: stored,
-    });
+    batch.records.push(state(record));
+    batch.expect.push(state(stored));
 }
 
-/// Adds to `batch` the removal of a key. The commit fails unless the store still has `stored`.
-pub(super) fn push_delete(batch: &mut Batch, hash: KeyHash, stored: Bytes) {
-    let key = hash.as_bytes().to_vec();
-    batch.deletes.push(Delete {
-        table: Table::Key,
-        key: key.clone(),
-    });
-    batch.expect.push(Expect {
-        table: Table::Key,
-        key,
-        value: Some(stored),
-    });
-}
-
-pub(super) fn decode(hash: &[u8], record: &[u8]) -> Option<(KeyHash, Key)> {
+fn decode(hash: &[u8], record: &[u8]) -> Option<(KeyHash, Key)> {
     let hash = KeyHash::from_bytes(hash.try_into().ok()?);
     let key: Key = serde_json::from_slice(record).ok()?;
     Some((

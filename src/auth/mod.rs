@@ -8,13 +8,16 @@
 
 mod key;
 mod keys;
+pub mod limits;
+mod network;
 mod policy;
 mod tickets;
 
 pub use key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 pub use keys::{
-    CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RELOAD_INTERVAL,
-    RevokeError, UpdateKeyError, Verified, is_local_editor,
+    CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RevokeError,
+    UpdateKeyError, Verified, is_local_editor,
 };
+pub use network::{Network, NetworkError};
 pub use policy::{Admission, AdmissionError, Credential, INVALID_TOKEN, Policy, PolicyOptions};
-pub use tickets::{IssuedTicket, TicketError, TicketGuard, TicketStoreError, Tickets};
+pub use tickets::{IssuedTicket, TicketGuard, TicketStoreError, Tickets};

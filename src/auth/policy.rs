@@ -11,17 +11,19 @@ use http::header::{
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Method, Uri};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::keys::{Keys, Verified};
 use super::tickets::{TicketGuard, Tickets};
 
+use crate::auth::Network;
+use crate::auth::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::network::client_network;
-use base::types::{Author, HostPattern, Ids, Limits, Network, Principal, PublicPath, PublicUrl};
+use base::types::{Author, Ids, Principal, client_network};
+use events::api::{PublicPath, PublicUrl};
 use events::event::RejectReason;
 use log::audit::{Counted, CountedEvents};
+use outgoing::HostPattern;
 
 #[derive(Clone)]
 pub struct PolicyOptions {
@@ -36,12 +38,10 @@ pub struct PolicyOptions {
 }
 
 pub struct Policy {
+    pub options: PolicyOptions,
     hosts: Hosts,
-    public_url: Option<PublicUrl>,
-    frame_ancestors: Vec<String>,
-    proxies: Vec<Network>,
-    keys: Keys,
-    tickets: Tickets,
+    pub keys: Keys,
+    pub tickets: Tickets,
     failures: FailureLimiter,
     counted: CountedEvents,
     ids: Ids,
@@ -49,22 +49,16 @@ pub struct Policy {
 
 impl Policy {
     pub fn new(
-        options: &PolicyOptions,
+        options: PolicyOptions,
         keys: Keys,
         tickets: Tickets,
         limits: &Limits,
-        (counted, ids): (CountedEvents, Ids),
+        counted: CountedEvents,
+        ids: Ids,
     ) -> Self {
         Self {
-            hosts: Hosts::new(
-                options.bound,
-                options.public_url.as_ref().map(PublicUrl::origin),
-                &options.allowed_hosts,
-                &options.allowed_origins,
-            ),
-            public_url: options.public_url.clone(),
-            frame_ancestors: options.frame_ancestors.clone(),
-            proxies: options.proxies.clone(),
+            hosts: Hosts::new(&options),
+            options,
             keys,
             tickets,
             failures: FailureLimiter::new(limits.max_failed_keys_per_minute),
@@ -73,26 +67,14 @@ impl Policy {
         }
     }
 
-    pub fn public_url(&self) -> Option<&PublicUrl> {
-        self.public_url.as_ref()
-    }
-
     /// The path of the public URL, if the client of the request uses this URL: the request names its host, or a trusted proxy
     /// forwards it. Links for other clients, such as an editor on the same machine, are not below the path.
     pub fn public_path(&self, uri: &Uri, headers: &HeaderMap, peer: IpAddr) -> Option<&PublicPath> {
-        let url = self.public_url.as_ref()?;
+        let url = self.options.public_url.as_ref()?;
         let path = url.path()?;
         let forwarded =
             self.is_proxy(peer.to_canonical()) && headers.contains_key("x-forwarded-for");
         (forwarded || names_host(url.origin(), uri, headers)).then_some(path)
-    }
-
-    pub fn frame_ancestors(&self) -> &[String] {
-        &self.frame_ancestors
-    }
-
-    pub fn tickets(&self) -> &Tickets {
-        &self.tickets
     }
 
     /// Admits a request. A rejection is counted for the audit log.
@@ -126,14 +108,12 @@ impl Policy {
         })
     }
 
-    pub fn watch_ended_keys(&self) -> watch::Receiver<u64> {
-        self.keys.watch_ended()
-    }
-
     /// The origin of the request's page if it is in `allowed_origins`. That page may read every response.
     pub fn allowed_cross_origin<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let allowed = self.hosts.classify_origin(headers, false) == RequestOrigin::Allowed;
-        SingleHeader::of(headers, &ORIGIN).one().filter(|_| allowed)
+        match self.hosts.classify_origin(headers, false) {
+            RequestOrigin::Allowed => SingleHeader::of(headers, &ORIGIN).one(),
+            RequestOrigin::SameOrigin | RequestOrigin::Foreign => None,
+        }
     }
 
     /// Whether a trusted proxy received the request over TLS, for a host that may require TLS in future.
@@ -155,7 +135,10 @@ impl Policy {
     }
 
     fn is_proxy(&self, address: IpAddr) -> bool {
-        self.proxies.iter().any(|proxy| proxy.contains(address))
+        self.options
+            .proxies
+            .iter()
+            .any(|proxy| proxy.contains(address))
     }
 
     fn credential(&self, parts: &Parts, client: IpAddr) -> Result<Credential, AdmissionError> {
@@ -181,20 +164,16 @@ impl Policy {
                 None => Err(self.invalid_key(client)),
             };
         }
-        let Some(ticket) = parts
-            .uri
-            .query()
-            .and_then(ticket_param)
-            .filter(|_| parts.method == Method::GET)
-        else {
-            return Err(AdmissionError::MissingKey);
+        let ticket = match parts.uri.query().and_then(ticket_param) {
+            Some(ticket) if parts.method == Method::GET => ticket,
+            _ => return Err(AdmissionError::MissingKey),
         };
         // Invalid tickets do not count, because an `EventSource` may reconnect with an expired ticket.
         let open = self.tickets.open_stream(ticket, parts.uri.path());
-        let open = open.map_err(|_| AdmissionError::InvalidTicket)?;
+        let open = open.ok_or(AdmissionError::InvalidTicket)?;
         let holder = self
             .keys
-            .verified_by_id(&open.verified().key)
+            .verified_by_id(&open.verified.key)
             .ok_or(AdmissionError::InvalidTicket)?;
         Ok(Credential::new(&self.keys, holder, Some(open)))
     }
@@ -275,14 +254,17 @@ fn ticket_param(query: &str) -> Option<&str> {
     let mut tickets = query
         .split('&')
         .filter_map(|pair| pair.strip_prefix("ticket="));
-    tickets.next().filter(|_| tickets.next().is_none())
+    match (tickets.next(), tickets.next()) {
+        (Some(ticket), None) => Some(ticket),
+        _ => None,
+    }
 }
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of tracked addresses. At the limit, the oldest window is evicted.
 const MAX_ADDRESSES: usize = 10_000;
 
-pub(super) struct FailureLimiter {
+struct FailureLimiter {
     max_per_minute: u32,
     windows: Mutex<HashMap<IpAddr, Window>>,
 }
@@ -294,9 +276,9 @@ struct Window {
 }
 
 impl FailureLimiter {
-    pub(super) fn new(per_minute: u32) -> Self {
+    fn new(max_per_minute: u32) -> Self {
         Self {
-            max_per_minute: per_minute,
+            max_per_minute,
             windows: Mutex::default(),
         }
     }
@@ -305,28 +287,23 @@ impl FailureLimiter {
     ///
     /// The limit never rejects a valid key, because several clients can share an address: loopback, or a NAT
     /// gateway.
-    pub(super) fn record(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+    fn record(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let mut windows = lock_or_abort(self.windows.lock());
         if windows.len() >= MAX_ADDRESSES {
             windows.retain(|_, window| now < window.started_at + WINDOW);
         }
-        if windows.len() >= MAX_ADDRESSES
-            && let Some(oldest) = windows
-                .iter()
-                .min_by_key(|(_, window)| window.started_at)
-                .map(|(a, _)| *a)
-        {
+        if windows.len() >= MAX_ADDRESSES {
+            let oldest = windows.iter().min_by_key(|(_, window)| window.started_at);
+            let oldest = *oldest.expect("the map is full").0;
             windows.remove(&oldest);
         }
-        let window = windows.entry(client_network(address)).or_insert(Window {
+        let new = Window {
             started_at: now,
             count: 0,
-        });
+        };
+        let window = windows.entry(client_network(address)).or_insert(new);
         if now >= window.started_at + WINDOW {
-            *window = Window {
-                started_at: now,
-                count: 0,
-            };
+            *window = new;
         }
         window.count = window.count.saturating_add(1);
         (window.count > self.max_per_minute).then(|| window.started_at + WINDOW - now)
@@ -390,7 +367,7 @@ mod failures_tests {
 
 /// The accepted authorities and origins. Comparisons are exact; only the case of an authority does not
 /// matter.
-pub(super) struct Hosts {
+struct Hosts {
     authorities: HashSet<String>,
     /// Names that are accepted with every port: a container's port and its published port may differ.
     further: Vec<HostPattern>,
@@ -399,23 +376,17 @@ pub(super) struct Hosts {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum RequestOrigin {
+enum RequestOrigin {
     SameOrigin,
     Allowed,
     Foreign,
 }
 
 impl Hosts {
-    /// `public` and `allowed` are origins: `scheme://host`, with the port unless it is the scheme's default.
-    ///
-    /// A name of `further` is no origin of the gateway. Otherwise a page that was sent without TLS under the name of
+    /// A name of `allowed_hosts` is no origin of the gateway. Otherwise a page that was sent without TLS under the name of
     /// `https://name` would count as a page of the gateway.
-    pub(super) fn new(
-        bound: SocketAddr,
-        public: Option<&str>,
-        further: &[HostPattern],
-        allowed: &[String],
-    ) -> Self {
+    fn new(options: &PolicyOptions) -> Self {
+        let bound = options.bound;
         let mut names = vec![
             "localhost".to_owned(),
             "127.0.0.1".to_owned(),
@@ -437,7 +408,8 @@ impl Hosts {
             });
             insert_authority(&mut authorities, &name, Some(bound.port()), 80);
         }
-        if let Some(public) = public {
+        // The origin is `scheme://host`, with the port unless it is the scheme's default.
+        if let Some(public) = options.public_url.as_ref().map(PublicUrl::origin) {
             own_origins.insert(public.to_owned());
             let (default, authority) = match public.split_once("://") {
                 Some(("https", authority)) => (443, authority),
@@ -453,9 +425,9 @@ impl Hosts {
         }
         Self {
             authorities,
-            further: further.to_vec(),
+            further: options.allowed_hosts.clone(),
             gateway_origins: own_origins,
-            allowed_origins: allowed.iter().cloned().collect(),
+            allowed_origins: options.allowed_origins.iter().cloned().collect(),
         }
     }
 
@@ -498,7 +470,7 @@ impl Hosts {
     }
 }
 
-pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
+fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
     let host = SingleHeader::of(headers, &HOST)
         .one()
         .and_then(|host| host.parse::<Authority>().ok());
@@ -509,7 +481,7 @@ pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
 }
 
 /// Whether the request names the host of this origin.
-pub(super) fn names_host(origin: &str, uri: &Uri, headers: &HeaderMap) -> bool {
+fn names_host(origin: &str, uri: &Uri, headers: &HeaderMap) -> bool {
     let (scheme, public) = origin.split_once("://").unwrap_or_default();
     let default = if scheme == "https" { ":443" } else { ":80" };
     let named = uri
@@ -547,7 +519,7 @@ fn insert_authority(
     }
 }
 
-pub(super) enum SingleHeader<'a> {
+enum SingleHeader<'a> {
     Absent,
     One(&'a str),
     /// The header occurs more than once, or is not text.
@@ -613,8 +585,9 @@ impl Admission {
 
 pub struct Credential {
     keys: Keys,
-    verified: Verified,
-    ticket: Option<TicketGuard>,
+    pub verified: Verified,
+    /// `None` if the request has a key.
+    pub ticket: Option<TicketGuard>,
 }
 
 impl Credential {
@@ -624,18 +597,6 @@ impl Credential {
             verified,
             ticket,
         }
-    }
-
-    pub fn verified(&self) -> &Verified {
-        &self.verified
-    }
-
-    pub fn principal(&self) -> &Principal {
-        &self.verified.principal
-    }
-
-    pub fn is_ticket(&self) -> bool {
-        self.ticket.is_some()
     }
 }
 

@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use super::key::{KeyHash, KeyId};
 use super::keys::{Keys, Verified, run_blocking, scan_all};
 
+use crate::auth::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Ids, Limits, Timestamp};
-use log::store::{Batch, CommitError, Delete, Put, ReadError, RecordStore, Table};
+use base::types::{Ids, Timestamp};
+use log::store::{Batch, CommitError, ReadError, RecordState, RecordStore, Table};
 
 /// How often the expiry of tickets with open streams is stored again. The stored expiry is later by this
 /// interval, so that a ticket never expires early after a restart.
@@ -53,20 +54,14 @@ impl Ticket {
         self.streams > 0 || now < self.expires_at
     }
 
-    fn to_put(&self, hash: KeyHash, until: Timestamp) -> Put {
+    fn to_record(&self, hash: KeyHash, until: Timestamp) -> RecordState {
         let record = TicketRecord {
             key: self.holder.key.clone(),
             paths: self.paths.clone(),
             until,
         };
-        let value = serde_json::to_vec(&record)
-            .expect("a ticket record serializes to JSON")
-            .into();
-        Put {
-            table: Table::Ticket,
-            key: hash.as_bytes().to_vec(),
-            value,
-        }
+        let value = serde_json::to_vec(&record).expect("a ticket record serializes to JSON");
+        RecordState::present(Table::Ticket, hash.as_bytes(), value)
     }
 }
 
@@ -81,14 +76,6 @@ struct TicketRecord {
 pub struct IssuedTicket {
     pub ticket: String,
     pub expires_at: Timestamp,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TicketError {
-    #[error("this ticket is not valid")]
-    Unknown,
-    #[error("this ticket is not valid for this path")]
-    WrongPath,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -120,16 +107,18 @@ impl Tickets {
     }
 
     fn load(&self, keys: &Keys) -> Result<(), TicketStoreError> {
-        let (instant, now) = (Instant::now(), self.0.ids.now().as_millis());
+        let instant = Instant::now();
+        let now = self.0.ids.now();
         let decode = |hash: &[u8], record: &[u8]| {
             let hash = KeyHash::from_bytes(hash.try_into().ok()?);
             let TicketRecord { key, paths, until } = serde_json::from_slice(record).ok()?;
-            let left = u64::try_from(until.as_millis() - now)
-                .ok()
-                .filter(|left| *left > 0)?;
+            let left = until.since(now);
+            if left.is_zero() {
+                return None;
+            }
             // If the wall clock was set back, the ticket must still expire soon.
             let max_left = self.0.limits.ticket_idle_timeout + REFRESH_INTERVAL;
-            let expires_at = instant + Duration::from_millis(left).min(max_left);
+            let expires_at = instant + left.min(max_left);
             let holder = keys.verified_by_id(&key)?;
             Some((
                 hash,
@@ -145,14 +134,13 @@ impl Tickets {
         let mut expired = Vec::new();
         for (key, record) in scan_all(&*self.0.store, Table::Ticket)? {
             match decode(&key, &record) {
-                Some((hash, ticket)) => drop(self.tickets().insert(hash, ticket)),
-                None => expired.push(Delete {
-                    table: Table::Ticket,
-                    key,
-                }),
+                Some((hash, ticket)) => {
+                    self.tickets().insert(hash, ticket);
+                }
+                None => expired.push(RecordState::absent(Table::Ticket, key)),
             }
         }
-        self.commit(Vec::new(), expired)
+        self.commit(expired)
     }
 
     /// Issues a ticket for GET on these paths (without a query), with the rights of `holder`. Blocks on the
@@ -178,15 +166,18 @@ impl Tickets {
         };
         let _store_guard = lock_or_abort(self.0.store_lock.lock());
         let surplus = self.tickets_to_evict(holder);
-        let deletes = surplus.iter().map(|hash| delete(*hash)).collect();
-        self.commit(vec![ticket.to_put(hash, expires_at)], deletes)?;
+        let mut records = vec![ticket.to_record(hash, expires_at)];
+        records.extend(surplus.iter().map(removed));
+        self.commit(records)?;
         let mut tickets = self.tickets();
         for hash in surplus {
             match tickets.get_mut(&hash) {
                 // A client has opened a stream with this ticket meanwhile. Keep the ticket, and store it
                 // again.
                 Some(ticket) if ticket.streams > 0 => ticket.stored_expires_at = now,
-                Some(_) | None => drop(tickets.remove(&hash)),
+                Some(_) | None => {
+                    tickets.remove(&hash);
+                }
             }
         }
         tickets.insert(hash, ticket);
@@ -214,20 +205,18 @@ impl Tickets {
         idle.into_iter().map(|(hash, _)| *hash).collect()
     }
 
-    pub fn open_stream(&self, presented: &str, path: &str) -> Result<TicketGuard, TicketError> {
+    /// `None` if the ticket is not valid, or not for this path.
+    pub fn open_stream(&self, presented: &str, path: &str) -> Option<TicketGuard> {
         let hash = KeyHash::of(presented);
         let now = Instant::now();
         let mut tickets = self.tickets();
-        let ticket = tickets
-            .get_mut(&hash)
-            .filter(|ticket| ticket.is_valid(now))
-            .ok_or(TicketError::Unknown)?;
-        if !ticket.paths.iter().any(|allowed| allowed == path) {
-            return Err(TicketError::WrongPath);
+        let ticket = tickets.get_mut(&hash)?;
+        if !ticket.is_valid(now) || !ticket.paths.iter().any(|allowed| allowed == path) {
+            return None;
         }
         ticket.streams += 1;
         self.0.flush_requested.notify_one();
-        Ok(TicketGuard {
+        Some(TicketGuard {
             tickets: self.clone(),
             hash,
             verified: ticket.holder.clone(),
@@ -241,10 +230,8 @@ impl Tickets {
                 () = self.0.flush_requested.notified() => false,
                 () = tokio::time::sleep(REFRESH_INTERVAL) => false,
             };
-            let (tickets, failure) = (
-                self.clone(),
-                "could not store tickets; tickets in use may be invalid after a restart",
-            );
+            let tickets = self.clone();
+            let failure = "could not store tickets; tickets in use may be invalid after a restart";
             run_blocking(&shutdown, failure, move || tickets.flush()).await;
             if stop {
                 return;
@@ -256,30 +243,30 @@ impl Tickets {
     fn flush(&self) -> Result<(), TicketStoreError> {
         let _store_guard = lock_or_abort(self.0.store_lock.lock());
         let now = Instant::now();
-        let (wall, after) = (self.0.ids.now(), self.0.limits.ticket_idle_timeout);
-        let (mut puts, mut stored, mut expired) = (Vec::new(), Vec::new(), Vec::new());
+        let wall = self.0.ids.now();
+        let after = self.0.limits.ticket_idle_timeout;
+        let mut records = Vec::new();
+        let mut stored = Vec::new();
+        let mut expired = Vec::new();
         for (hash, ticket) in self.tickets().iter() {
             if !ticket.is_valid(now) {
                 expired.push(*hash);
                 continue;
             }
+            let stored_until = ticket.stored_expires_at;
             let (until, is_stored) = if ticket.streams > 0 {
-                (
-                    now + after + REFRESH_INTERVAL,
-                    ticket.stored_expires_at >= now + after,
-                )
+                let until = now + after + REFRESH_INTERVAL;
+                (until, stored_until >= now + after)
             } else {
-                (
-                    ticket.expires_at,
-                    ticket.stored_expires_at == ticket.expires_at,
-                )
+                (ticket.expires_at, stored_until == ticket.expires_at)
             };
             if !is_stored {
-                puts.push(ticket.to_put(*hash, wall.after(until - now)));
+                records.push(ticket.to_record(*hash, wall.after(until - now)));
                 stored.push((*hash, until));
             }
         }
-        self.commit(puts, expired.iter().map(|hash| delete(*hash)).collect())?;
+        records.extend(expired.iter().map(removed));
+        self.commit(records)?;
         // Update the memory only after the commit, so that the next flush retries a failed one.
         let mut tickets = self.tickets();
         for hash in expired {
@@ -293,11 +280,10 @@ impl Tickets {
         Ok(())
     }
 
-    fn commit(&self, puts: Vec<Put>, deletes: Vec<Delete>) -> Result<(), TicketStoreError> {
-        if !puts.is_empty() || !deletes.is_empty() {
+    fn commit(&self, records: Vec<RecordState>) -> Result<(), TicketStoreError> {
+        if !records.is_empty() {
             self.0.store.commit(&Batch {
-                puts,
-                deletes,
+                records,
                 ..Batch::default()
             })?;
         }
@@ -309,11 +295,8 @@ impl Tickets {
     }
 }
 
-fn delete(hash: KeyHash) -> Delete {
-    Delete {
-        table: Table::Ticket,
-        key: hash.as_bytes().to_vec(),
-    }
+fn removed(hash: &KeyHash) -> RecordState {
+    RecordState::absent(Table::Ticket, hash.as_bytes())
 }
 
 #[derive(derive_more::Debug)]
@@ -321,13 +304,7 @@ fn delete(hash: KeyHash) -> Delete {
 pub struct TicketGuard {
     tickets: Tickets,
     hash: KeyHash,
-    verified: Verified,
-}
-
-impl TicketGuard {
-    pub fn verified(&self) -> &Verified {
-        &self.verified
-    }
+    pub(super) verified: Verified,
 }
 
 impl Drop for TicketGuard {

@@ -1,14 +1,13 @@
 //! `agent search|add|list|update|remove`: installs agents by their id in an ACP registry.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 
 use super::attach::tls_client;
-use super::output::{Failure, RemovedFolder, create_private, multi_thread_runtime};
+use super::output::{Failure, multi_thread_runtime, private_folder};
 use super::source::ConfigSource;
 use super::{lock, output};
 use crate::app;
@@ -17,10 +16,12 @@ use crate::registry::{
     Answer, DEFAULT_SOURCE, Entry, Index, Installed, Installer, Kind, Programs, Record, Request,
     Source, installed, verify,
 };
+use agents::agent::AgentSettings;
 use base::shutdown::Shutdown;
 use base::types::text::strip_controls;
-use base::types::{AgentName, AgentSettings, Ids, KnownAgent, Limits, OWN_PROGRAM};
+use base::types::{AgentName, Ids, OWN_PROGRAM};
 use children::{ChildIsolation, ChildSpec, Spawner};
+use wire::acp::KnownAgent;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AgentCommand {
@@ -80,21 +81,30 @@ pub(super) struct InstallFlags {
     allow_scripts: bool,
 }
 
+impl InstallFlags {
+    fn request(&self, name: AgentName) -> Request {
+        Request {
+            name,
+            kind: self.kind,
+            sha256: self.sha256.clone(),
+            allow_scripts: self.allow_scripts,
+        }
+    }
+}
+
 pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> {
     let environment = Environment::from_process();
     let runtime = multi_thread_runtime()?;
     match command {
         AgentCommand::Search { text, registry } => {
             let index = runtime.block_on(load(registry, flags, &environment))?;
-            Ok(output::write_stdout(
-                found(&index, text.as_deref()).as_bytes(),
-            )?)
+            Ok(output::write_stdout(found(&index, text.as_deref()))?)
         }
         AgentCommand::List => {
             let config = config::load_local(flags, &environment)?;
-            Ok(output::write_stdout(
-                listed(&installed(&agents_folder(&config)?)?).as_bytes(),
-            )?)
+            Ok(output::write_stdout(listed(&installed(&agents_folder(
+                &config,
+            )?)?))?)
         }
         AgentCommand::Remove { id } => remove(id, flags, &environment),
         AgentCommand::Add {
@@ -111,8 +121,8 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> 
                     .await?
                     .find(id, version)?;
                 let name = name.clone().map_or_else(|| id.parse(), Ok)?;
-                let installation = Installation::new(flags, &environment, registry, install)?;
-                installation.add(&entry, name).await
+                let installation = Installation::new(flags, &environment, registry)?;
+                installation.add(&entry, name, install).await
             })
         }
         AgentCommand::Update {
@@ -121,9 +131,8 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> 
             install,
         } => runtime.block_on(async {
             let entry = load(registry, flags, &environment).await?.find(id, None)?;
-            Installation::new(flags, &environment, registry, install)?
-                .update(&entry)
-                .await
+            let installation = Installation::new(flags, &environment, registry)?;
+            installation.update(&entry, install).await
         }),
     }
 }
@@ -159,41 +168,30 @@ async fn load(
 
 fn found(index: &Index, text: Option<&str>) -> String {
     let text = text.unwrap_or_default().to_lowercase();
-    let contains = |entry: &Entry| {
-        [&entry.id, &entry.name, &entry.description]
-            .iter()
-            .any(|of| of.to_lowercase().contains(&text))
-    };
-    index
-        .entries()
-        .filter(contains)
-        .fold(String::new(), |mut lines, entry| {
+    let mut lines = String::new();
+    for entry in index.entries() {
+        let texts = [&entry.id, &entry.name, &entry.description];
+        if texts.iter().any(|of| of.to_lowercase().contains(&text)) {
             let kinds: Vec<_> = entry.kinds().iter().map(Kind::to_string).collect();
+            let kinds = kinds.join(",");
             let description = strip_controls(&entry.description);
-            writeln!(
-                lines,
-                "{:<24} {:<12} {:<16} {description}",
-                entry.id,
-                entry.version,
-                kinds.join(",")
-            )
-            .expect("writing to a string does not fail");
-            lines
-        })
+            lines += &format!(
+                "{:<24} {:<12} {kinds:<16} {description}\n",
+                entry.id, entry.version
+            );
+        }
+    }
+    lines
 }
 
 fn listed(installed: &[(PathBuf, Record)]) -> String {
-    installed
-        .iter()
-        .fold(String::new(), |mut lines, (_, record)| {
-            writeln!(
-                lines,
-                "{:<24} {:<12} {:<8} [agents.{}]  {}",
-                record.id, record.version, record.kind, record.name, record.installed_at
-            )
-            .expect("writing to a string does not fail");
-            lines
-        })
+    let line = |(_, record): &(PathBuf, Record)| {
+        format!(
+            "{:<24} {:<12} {:<8} [agents.{}]  {}\n",
+            record.id, record.version, record.kind, record.name, record.installed_at
+        )
+    };
+    installed.iter().map(line).collect()
 }
 
 /// The folder of all installations. The command of an entry is an absolute path.
@@ -212,10 +210,8 @@ fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<(), Fail
     let file = config_file(flags, environment)?;
     let config = config::load_local(flags, environment)?;
     let mut entries = EntryFile::open(&file, agents_folder(&config)?.join(id))?;
-    let removed = installed(&agents_folder(&config)?)?
-        .into_iter()
-        .filter(|(_, record)| record.id == id);
-    let removed: Vec<_> = removed.collect();
+    let mut removed = installed(&agents_folder(&config)?)?;
+    removed.retain(|(_, record)| record.id == id);
     if removed.is_empty() {
         return Err(format!(
             "{id} is not installed; `acp-gateway agent list` lists the installed agents"
@@ -231,7 +227,7 @@ fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<(), Fail
         entries.save()?;
         std::fs::remove_dir_all(&folder)?;
         // It fails while other versions are installed.
-        drop(folder.parent().map(std::fs::remove_dir));
+        let _ = folder.parent().map(std::fs::remove_dir);
         output::write_line(&format!("removed {id} {}{entry}", record.version))?;
     }
     Ok(output::write_line(RELOAD)?)
@@ -243,9 +239,6 @@ struct Installation {
     file: PathBuf,
     config: Config,
     installer: Installer,
-    request: Request,
-    shutdown: Shutdown,
-    path: OsString,
 }
 
 impl Installation {
@@ -253,7 +246,6 @@ impl Installation {
         flags: &Flags,
         environment: &Environment,
         registry: &RegistryFlags,
-        install: &InstallFlags,
     ) -> Result<Self, Failure> {
         let file = config_file(flags, environment)?;
         if !file.exists() {
@@ -261,91 +253,79 @@ impl Installation {
         }
         let config = ConfigSource::new(flags).load()?;
         let shutdown = Shutdown::new();
-        let limits = Arc::new(Limits::default());
-        let spawner = Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), limits);
+        let home = environment.home();
         let programs = Programs {
-            spawner,
+            spawner: Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), Arc::default()),
             env: environment.of_package_managers(),
             path: environment.search_path().to_owned(),
-            home: environment
-                .home()
-                .unwrap_or_else(|| config.data.path().to_owned()),
+            home: home.unwrap_or_else(|| config.data.path().to_owned()),
         };
-        let source = source(registry, flags, environment)?;
-        // The archives of a registry on this machine can have URLs.
-        let client = tls_client(registry.ca_file.as_ref(), true, environment)?;
         let installer = Installer {
             agents: agents_folder(&config)?,
-            source,
-            client,
+            source: source(registry, flags, environment)?,
+            // The archives of a registry on this machine can have URLs.
+            client: tls_client(registry.ca_file.as_ref(), true, environment)?,
             programs,
             ids: Ids::system(),
-            shutdown: shutdown.clone(),
+            shutdown,
         };
-        let request = Request {
-            name: "agent".parse()?,
-            kind: install.kind,
-            sha256: install.sha256.clone(),
-            allow_scripts: install.allow_scripts,
-        };
-        let path = environment.search_path().to_owned();
         Ok(Self {
             file,
             config,
             installer,
-            request,
-            shutdown,
-            path,
         })
     }
 
-    async fn add(mut self, entry: &Entry, name: AgentName) -> Result<(), Failure> {
-        let former = installed(&self.installer.agents)?;
-        if let Some((_, record)) = former.iter().find(|(_, record)| record.id == entry.id) {
-            let (id, version) = (&record.id, &record.version);
+    async fn add(
+        &self,
+        entry: &Entry,
+        name: AgentName,
+        flags: &InstallFlags,
+    ) -> Result<(), Failure> {
+        let others = installed(&self.installer.agents)?;
+        if let Some((_, record)) = others.iter().find(|(_, record)| record.id == entry.id) {
+            let Record { id, version, .. } = record;
             return Err(format!(
                 "{id} {version} is installed; `acp-gateway agent update {id}` replaces it"
             )
             .into());
         }
-        self.request.name = name;
-        self.install(entry).await.map(drop)
+        self.install(entry, flags.request(name)).await
     }
 
-    async fn update(mut self, entry: &Entry) -> Result<(), Failure> {
-        let mut former = installed(&self.installer.agents)?;
-        former.retain(|(_, record)| record.id == entry.id);
-        former.sort_by_key(|(_, record)| record.installed_at);
-        let Some((_, record)) = former.pop() else {
+    async fn update(&self, entry: &Entry, flags: &InstallFlags) -> Result<(), Failure> {
+        let mut earlier = installed(&self.installer.agents)?;
+        earlier.retain(|(_, record)| record.id == entry.id);
+        earlier.sort_by_key(|(_, record)| record.installed_at);
+        let Some((_, record)) = earlier.pop() else {
             return Err(format!(
                 "{0} is not installed; `acp-gateway agent add {0}` installs it",
                 entry.id
             )
             .into());
         };
-        if record.version == entry.version {
-            return Ok(output::write_line(&format!(
-                "{} {} is the version of the registry",
-                record.id, record.version
-            ))?);
+        let version = record.version;
+        if version == entry.version {
+            let id = record.id;
+            let text = format!("{id} {version} is the version of the registry");
+            return Ok(output::write_line(&text)?);
         }
-        self.request.name = record.name;
-        self.request.kind = self.request.kind.or(Some(record.kind));
-        self.install(entry).await?;
-        for (folder, _) in former {
+        let mut request = flags.request(record.name);
+        request.kind = request.kind.or(Some(record.kind));
+        self.install(entry, request).await?;
+        for (folder, _) in earlier {
             self.installer.discard(&folder);
         }
-        let version = record.version;
         Ok(output::write_line(&format!(
             "version {version} stays until the next update, for running processes"
         ))?)
     }
 
-    async fn install(&self, entry: &Entry) -> Result<Installed, Failure> {
+    async fn install(&self, entry: &Entry, request: Request) -> Result<(), Failure> {
         let open = || EntryFile::open(&self.file, self.installer.agents.join(&entry.id));
-        open()?.check(&self.request.name)?;
+        open()?.check(&request.name)?;
         lock::create_layout(&self.config.data)?;
-        let done = self.installer.install(entry, &self.request).await?;
+        let done = self.installer.install(entry, &request).await?;
         let written = async {
             let answer = self.verify(&done).await?;
             // The file may have changed during the installation.
@@ -353,15 +333,12 @@ impl Installation {
             let Installed {
                 command, args, env, ..
             } = &done;
-            entries.put(&self.request.name, &AgentEntry { command, args, env })?;
+            entries.put(&request.name, &AgentEntry { command, args, env })?;
             entries.save()?;
             Ok::<_, Failure>(answer)
         };
         match written.await {
-            Ok(answer) => {
-                output::write_stdout(self.report(&done, &answer).as_bytes())?;
-                Ok(done)
-            }
+            Ok(answer) => Ok(output::write_stdout(self.report(&done, &answer))?),
             Err(failure) => {
                 self.installer.discard(&done.folder);
                 Err(failure)
@@ -370,19 +347,13 @@ impl Installation {
     }
 
     async fn verify(&self, done: &Installed) -> Result<Answer, Failure> {
-        let work = self
-            .installer
-            .agents
-            .join(format!(".start-{}", base::types::random_uuid()));
-        let home = work.join("home");
-        create_private(&home)?;
-        let _removed = RemovedFolder(work.clone());
-        let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), self.path.clone())];
-        env.extend(
-            done.env
-                .iter()
-                .map(|(name, value)| (name.into(), value.into())),
-        );
+        let work = private_folder(".start-", &self.installer.agents)?;
+        let home = work.path().join("home");
+        std::fs::create_dir(&home)?;
+        let programs = &self.installer.programs;
+        let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), programs.path.clone())];
+        let own = done.env.iter();
+        env.extend(own.map(|(name, value)| (name.into(), value.into())));
         let spec = ChildSpec {
             program: done.command.clone(),
             args: done.args.iter().map(Into::into).collect(),
@@ -396,14 +367,9 @@ impl Installation {
                 ..ChildIsolation::default()
             },
         };
-        let isolation = app::command_isolation(&self.config, work.join("tmp"));
-        isolation.prepare(&self.shutdown).await?;
-        let spawner = self
-            .installer
-            .programs
-            .spawner
-            .clone()
-            .with_isolation(isolation);
+        let isolation = app::command_isolation(&self.config, work.path().join("tmp"));
+        isolation.prepare(&self.installer.shutdown).await?;
+        let spawner = programs.spawner.clone().with_isolation(isolation);
         Ok(verify(&spawner, spec).await?)
     }
 

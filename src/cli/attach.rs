@@ -1,33 +1,30 @@
 //! `attach`: finds the gateway and the key, and runs the bridge between an editor and the gateway.
 //!
 //! Without `--url`, the gateway is the one that owns the data folder, also after it has moved to another port (`local`). If
-//! there is none, `start` starts it.
+//! there is none, `attach` starts it.
 
 mod local;
-mod sign_in;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::lock;
-use super::output::{Failure, current_thread_runtime, pipes, stop_signal};
+use super::output::{Failure, run_on_pipes};
 use super::source::local_config;
-use super::translate::ClientProtocol;
+use super::translate::client_dialects;
 use crate::config::{Environment, Flags};
+use crate::control::{Access, ControlClient};
 use base::telemetry;
 use base::types::{AgentName, Ids};
 use local::acp_url;
-pub(super) use local::{AttachFailure, authorization};
+pub(super) use local::{AttachFailure, authorization, parse_url};
 use local::{LocalGateway, Starter};
 use outgoing::{AddressRule, Client, ClientOptions};
-use programs::attach::{self, AllowError, Locator, Mapping, Options, PathMap, Target};
-use programs::translate::early_client;
-use sign_in::{AttachCommand, SignInGateway};
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+use programs::attach::{self, AllowError, Locator, Mapping, Options, PathMap, SignIn, Target};
+use programs::translate::ClientDialect;
 
 #[derive(Debug, Args)]
 pub(super) struct AttachArgs {
@@ -50,10 +47,20 @@ pub(super) struct AttachArgs {
     #[arg(long = "map", value_name = "LOCAL=REMOTE")]
     mappings: Vec<Mapping>,
     /// The protocol of the editor
-    #[arg(long, value_name = "DIALECT", default_value = "acp")]
-    dialect: ClientProtocol,
+    #[arg(long, value_name = "DIALECT", default_value = "acp", value_parser = client_dialects())]
+    dialect: ClientDialect,
     #[command(subcommand)]
     command: Option<AttachCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum AttachCommand {
+    /// Sign in to the agent in this terminal, with a method of type `terminal`
+    SignIn {
+        /// The id of the method
+        #[arg(long, value_name = "ID")]
+        method: String,
+    },
 }
 
 pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure> {
@@ -62,11 +69,7 @@ pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure>
     let key = read_key(args.key_file.as_ref(), &environment)?;
     if let Some(AttachCommand::SignIn { method }) = &args.command {
         let http = client(args, &environment)?;
-        let gateway = match &args.url {
-            Some(url) => SignInGateway::remote(url.clone(), key.ok_or(AttachFailure::NoKey)?),
-            None => SignInGateway::local(&local_config(flags)?.data, key)?,
-        };
-        return sign_in::run(args.agent.as_ref(), method, (http, &gateway));
+        return sign_in(args, method, key, http, flags);
     }
     if let Some(url) = &args.url {
         let url = acp_url(url, args.agent.as_ref())?;
@@ -74,33 +77,80 @@ pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure>
             url,
             authorization: authorization(&key.ok_or(AttachFailure::NoKey)?)?,
         };
-        return serve(
-            args,
-            client(args, &environment)?,
-            Arc::new(RemoteGateway(target)),
-            false,
-        );
+        let gateway = Arc::new(RemoteGateway(target));
+        return serve(args, client(args, &environment)?, gateway, false);
     }
     let config = local_config(flags)?;
     lock::check_owner(&config.data)?;
     let allow_folders = key.is_none();
     let gateway = LocalGateway::new(config.data, Starter::new(flags), args.agent.clone(), key);
     gateway.find()?;
-    serve(
-        args,
-        client(args, &environment)?,
-        Arc::new(gateway),
-        allow_folders,
-    )
+    let http = client(args, &environment)?;
+    serve(args, http, Arc::new(gateway), allow_folders)
+}
+
+/// Signs in at the gateway with this URL, or at the running gateway of the data folder, which the editor that offers the
+/// sign-in has started.
+fn sign_in(
+    args: &AttachArgs,
+    method: &str,
+    key: Option<String>,
+    http: Client,
+    flags: &Flags,
+) -> Result<ExitCode, Failure> {
+    // The key of a local gateway ends with the connection.
+    let (url, key, _control) = if let Some(url) = &args.url {
+        (url.clone(), key, None)
+    } else {
+        let data = local_config(flags)?.data;
+        lock::check_owner(&data)?;
+        let mut control = ControlClient::connect(&data.private())?;
+        let access = match key {
+            Some(_) => Access::OwnKey,
+            None => Access::SignIn,
+        };
+        let welcome = control.hello(access)?;
+        let key = key.or(welcome.key.map(|key| key.0));
+        (welcome.url, key, Some(control))
+    };
+    let key = key.ok_or(AttachFailure::NoKey)?;
+    let (base, named) = split_acp(&url);
+    let agent = args.agent.as_ref().map(ToString::to_string).or(named);
+    // The check of the URL is that of the bridge.
+    acp_url(base, None)?;
+    let sign_in = SignIn {
+        http,
+        target: Target {
+            url: base.parse()?,
+            authorization: authorization(&key)?,
+        },
+        agent,
+        method: method.to_owned(),
+    };
+    let ended =
+        run_on_pipes(|input, output, stop| sign_in.run(std::io::stdin(), input, output, stop));
+    ended.map(ExitCode::from)
+}
+
+fn split_acp(url: &str) -> (&str, Option<String>) {
+    let url = url.trim_end_matches('/');
+    if let Some(base) = url.strip_suffix("/acp") {
+        return (base, None);
+    }
+    match url.rsplit_once("/acp/") {
+        Some((base, agent)) if !agent.contains('/') => (base, Some(agent.to_owned())),
+        _ => (url, None),
+    }
 }
 
 /// The client for the gateway. A local gateway has no TLS certificate of its own.
 fn client(args: &AttachArgs, environment: &Environment) -> Result<Client, AttachFailure> {
-    let uses_tls = args
-        .url
-        .as_ref()
-        .is_some_and(|url| url.starts_with("https:"));
-    tls_client(args.ca_file.as_ref(), uses_tls, environment)
+    let url = args.url.as_deref().unwrap_or_default();
+    tls_client(
+        args.ca_file.as_ref(),
+        url.starts_with("https:"),
+        environment,
+    )
 }
 
 pub(super) fn tls_client(
@@ -109,10 +159,7 @@ pub(super) fn tls_client(
     environment: &Environment,
 ) -> Result<Client, AttachFailure> {
     let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|source| AttachFailure::CaFile {
-            path: path.clone(),
-            source,
-        })
+        std::fs::read(path).map_err(|error| AttachFailure::CaFile(path.clone(), error))
     };
     let ca_certificates = ca_file.map(read).transpose()?;
     let proxies = &environment.proxy_variables();
@@ -132,10 +179,7 @@ pub(super) fn read_key(
     let key = match file {
         Some(path) => {
             let read = std::fs::read_to_string(path);
-            read.map_err(|source| AttachFailure::KeyFile {
-                path: path.clone(),
-                source,
-            })?
+            read.map_err(|error| AttachFailure::KeyFile(path.clone(), error))?
         }
         None => match environment.client_key() {
             Some(key) => key.to_str().ok_or(AttachFailure::InvalidKey)?.to_owned(),
@@ -182,35 +226,39 @@ fn serve(
         command: own_command(),
         session: args.session.clone(),
         paths: PathMap::from(args.mappings.clone()),
-        // ACP passes unchanged.
-        protocol: match args.dialect {
-            ClientProtocol::Acp => None,
-            ClientProtocol::EarlyAcp => {
-                let cwd = std::env::current_dir().unwrap_or_default();
-                Some(early_client(cwd, VERSION))
-            }
-        },
+        protocol: args
+            .dialect
+            .client(std::env::current_dir().unwrap_or_default()),
         client: Ids::system().uuid().to_string(),
     };
-    let runtime = current_thread_runtime()?;
-    let served = runtime.block_on(async {
-        let stop = stop_signal()?;
-        let (input, output) = pipes()?;
-        attach::run(options, input, output, stop).await?;
-        Ok(ExitCode::SUCCESS)
-    });
-    // A thread can be blocked in a read of stdin.
-    runtime.shutdown_background();
-    served
+    run_on_pipes(|input, output, stop| attach::run(options, input, output, stop))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The command of this process. No argument is a key.
 fn own_command() -> Vec<String> {
     let program = std::env::current_exe().unwrap_or_else(|_| "acp-gateway".into());
-    let words = std::env::args_os()
-        .skip(1)
-        .map(|word| word.to_string_lossy().into_owned());
-    std::iter::once(program.to_string_lossy().into_owned())
-        .chain(words)
+    let words = std::env::args_os().skip(1);
+    let words = std::iter::once(program.into_os_string()).chain(words);
+    words
+        .map(|word| word.to_string_lossy().into_owned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_of_acp_names_the_gateway_and_the_agent() {
+        for (url, base, agent) in [
+            ("http://h", "http://h", None),
+            ("http://h/", "http://h", None),
+            ("http://h/acp", "http://h", None),
+            ("http://h/g/acp/fake/", "http://h/g", Some("fake")),
+            ("http://h/acp/a/b", "http://h/acp/a/b", None),
+        ] {
+            assert_eq!(split_acp(url), (base, agent.map(str::to_owned)), "{url}");
+        }
+    }
 }

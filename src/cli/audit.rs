@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Write};
 use bytes::BytesMut;
 use clap::Subcommand;
 
+use super::output;
 use super::output::Failure;
-use super::source::local_config;
-use super::{lock, output};
+use super::source::open_beside_gateway;
 use crate::app;
 use crate::config::Flags;
 use crate::stream::{Encoder as _, Ndjson};
@@ -40,11 +40,8 @@ enum AuditError {
 }
 
 pub(super) fn run(command: &AuditCommand, flags: &Flags) -> Result<(), Failure> {
-    let gateway = local_config(flags)?;
-    lock::check_log(&gateway.data)?;
-    // A running gateway continues; another one cannot start meanwhile.
-    let _lock = lock::acquire_unless_running(&gateway.data)?;
-    let store = app::open_store(&gateway.data, &gateway.limits, &Ids::system())?;
+    let (gateway, _lock) = open_beside_gateway(flags)?;
+    let store = app::open_store(&gateway.data, &gateway.limits.log, &Ids::system())?;
     let archive = Archive(&*store);
     match command {
         AuditCommand::Export { since, until } => {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags};
 
 use super::output::Failure;
-use super::source::local_config;
+use super::source::{local_config, open_beside_gateway};
 use super::{lock, output};
 use crate::app;
 use crate::config::{DataDir, Flags};
@@ -18,7 +18,6 @@ use base::types::Ids;
 use log::store::{self, CheckReport};
 use sessions::session::relocate_folders;
 
-/// The file name that means stdout or stdin.
 const STDIO: &str = "-";
 const BACKUP_PART: &str = "backup";
 const RESTORE_PART: &str = "restore";
@@ -30,18 +29,15 @@ enum BackupError {
     Exists(PathBuf),
     #[error("stdout is a terminal: name a file, or redirect the output with > FILE")]
     Terminal,
-    #[error("could not write {}", path.display())]
-    Write { path: PathBuf, source: Failure },
-    #[error("could not replace the log with {}", path.display())]
-    Restore { path: PathBuf, source: Failure },
+    #[error("could not write {}", .0.display())]
+    Write(PathBuf, #[source] Failure),
+    #[error("could not replace the log with {}", .0.display())]
+    Restore(PathBuf, #[source] Failure),
 }
 
 pub(super) fn backup(file: &Path, flags: &Flags) -> Result<(), Failure> {
-    let gateway = local_config(flags)?;
+    let (gateway, _lock) = open_beside_gateway(flags)?;
     let log = gateway.data.log();
-    lock::check_log(&gateway.data)?;
-    // A running gateway continues; another one cannot start meanwhile.
-    let _lock = lock::acquire_unless_running(&gateway.data)?;
     remove_stale_parts(&gateway.data);
     if file == Path::new(STDIO) {
         if io::stdout().is_terminal() {
@@ -63,13 +59,11 @@ pub(super) fn backup(file: &Path, flags: &Flags) -> Result<(), Failure> {
     let part = parent_dir(file).join(part_name(&name));
     let checked = copy(&log, &part)?;
     if let Err(error) = rename_no_replace(&part, file) {
-        drop(fs::remove_file(&part));
+        let _ = fs::remove_file(&part);
+        let path = file.to_owned();
         return Err(match error.kind() {
-            io::ErrorKind::AlreadyExists => BackupError::Exists(file.to_owned()),
-            _ => BackupError::Write {
-                path: file.to_owned(),
-                source: error.into(),
-            },
+            io::ErrorKind::AlreadyExists => BackupError::Exists(path),
+            _ => BackupError::Write(path, error.into()),
         }
         .into());
     }
@@ -84,10 +78,9 @@ pub(super) fn backup(file: &Path, flags: &Flags) -> Result<(), Failure> {
 pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     let gateway = local_config(flags)?;
     let from_stdin = file == Path::new(STDIO);
-    if !from_stdin && let Err(source) = fs::metadata(file) {
-        let path = file.to_owned();
-        let source = source.into();
-        return Err(BackupError::Restore { path, source }.into());
+    let failed = |error: Failure| BackupError::Restore(file.to_owned(), error);
+    if !from_stdin {
+        fs::metadata(file).map_err(|error| failed(error.into()))?;
     }
     lock::create_layout(&gateway.data)?;
     let _lock = lock::acquire(&gateway.data)?;
@@ -108,7 +101,7 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
             .mode(0o600)
             .open(&source)?;
         if let Err(error) = io::copy(&mut io::stdin().lock(), &mut part) {
-            drop(fs::remove_file(&source));
+            let _ = fs::remove_file(&source);
             return Err(error.into());
         }
     }
@@ -116,15 +109,12 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     if from_stdin {
         fs::remove_file(&source)?;
     }
-    let restored = restored.map_err(|error| BackupError::Restore {
-        path: file.to_owned(),
-        source: error.into(),
-    })?;
+    let restored = restored.map_err(|error| failed(error.into()))?;
     output::write_line(&format!("restored: {}", summary(&restored.checked)))?;
     if let Some(kept) = restored.previous {
         output::write_line(&format!("the previous log is now {}", kept.display()))?;
     }
-    let store = app::open_store(&gateway.data, &gateway.limits, &Ids::system())?;
+    let store = app::open_store(&gateway.data, &gateway.limits.log, &Ids::system())?;
     // Sessions store real paths. A root that does not exist yet has no links.
     let root = &gateway.workspaces.root;
     let root = root.canonicalize().unwrap_or_else(|_| root.clone());
@@ -150,10 +140,7 @@ fn report_missing(missing: &BTreeSet<PathBuf>) -> Result<(), Failure> {
 
 fn copy(log: &Path, part: &Path) -> Result<CheckReport, BackupError> {
     let written = store::copy(log, part);
-    written.map_err(|error| BackupError::Write {
-        path: part.to_owned(),
-        source: error.into(),
-    })
+    written.map_err(|error| BackupError::Write(part.to_owned(), error.into()))
 }
 
 fn part_name(name: &str) -> String {

@@ -1,25 +1,25 @@
 //! `check`: prints the effective configuration, and tests the command of each agent. `healthcheck`: sends GET /readyz.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::process::geteuid;
 
-use super::output::{self, Failure, RemovedFolder, create_private, multi_thread_runtime};
+use super::link::connect_address;
+use super::output::{self, Failure, multi_thread_runtime, private_folder};
 use super::source::{ConfigSource, local_config};
 use super::startup::starts_no_agents;
 
 use crate::app;
 use crate::config::{self, Config, Flags, Launch, McpServer, Shown};
 use base::shutdown::Shutdown;
-use base::types::random_uuid;
 use base::types::text::strip_controls;
 use children::NO_ROOT_AGENTS;
 
 pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure> {
     if sample {
-        return Ok(output::write_stdout(config::sample().as_bytes())?);
+        return Ok(output::write_stdout(config::sample())?);
     }
     let mut config = ConfigSource::new(flags).load()?;
     if !config.errors.is_empty() {
@@ -38,18 +38,15 @@ pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure>
         config.warnings.extend(failed);
     }
     let shown = if all { Shown::All } else { Shown::Set };
-    Ok(output::write_stdout(
-        config::show(&config, shown).as_bytes(),
-    )?)
+    Ok(output::write_stdout(config::show(&config, shown))?)
 }
 
 fn failed_commands(config: &Config) -> Result<Vec<String>, Failure> {
     let runtime = multi_thread_runtime()?;
-    let scratch = std::env::temp_dir().join(format!("acp-gateway-check-{}", random_uuid()));
-    create_private(&scratch.join("home"))?;
-    let _removed = RemovedFolder(scratch.clone());
+    let scratch = private_folder("acp-gateway-check-", &std::env::temp_dir())?;
+    std::fs::create_dir(scratch.path().join("home"))?;
     let shutdown = Shutdown::new();
-    Ok(runtime.block_on(app::failed_commands(config, &shutdown, &scratch))?)
+    Ok(runtime.block_on(app::failed_commands(config, &shutdown, scratch.path()))?)
 }
 
 /// Returns a warning for each agent and MCP server whose command is not found. All others still work, so it is no
@@ -78,19 +75,16 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 enum HealthError {
-    #[error("no response from {address}")]
-    Unreachable {
-        address: SocketAddr,
-        source: std::io::Error,
-    },
+    #[error("no response from {0}")]
+    Unreachable(SocketAddr, #[source] std::io::Error),
     #[error("not ready: {0}")]
     NotReady(String),
 }
 
 pub(super) fn healthcheck(flags: &Flags) -> Result<(), Failure> {
     let address = connect_address(local_config(flags)?.listen.address);
-    let status =
-        request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
+    let status = request_readyz(address);
+    let status = status.map_err(|error| HealthError::Unreachable(address, error))?;
     match status.split_whitespace().nth(1) {
         Some("200") => Ok(()),
         _ => Err(HealthError::NotReady(strip_controls(status.trim_end()).into_owned()).into()),
@@ -106,14 +100,4 @@ fn request_readyz(address: SocketAddr) -> std::io::Result<String> {
     let mut line = Vec::new();
     BufReader::new(stream.take(256)).read_until(b'\n', &mut line)?;
     Ok(String::from_utf8_lossy(&line).into_owned())
-}
-
-/// The address to connect to: loopback if the gateway listens on all addresses.
-fn connect_address(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }

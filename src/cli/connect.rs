@@ -9,16 +9,16 @@ use std::sync::Arc;
 use clap::Args;
 use http::Uri;
 
-use super::attach::{AttachFailure, authorization, read_key, tls_client};
-use super::output::{Failure, RemovedFolder, create_private, multi_thread_runtime, stop_signal};
-use super::translate::TranslatedDialect;
+use super::attach::{AttachFailure, authorization, parse_url, read_key, tls_client};
+use super::output::{Failure, multi_thread_runtime, private_folder, stop_signal};
+use super::translate::agent_dialects;
 use crate::config::Environment;
 use base::shutdown::Shutdown;
 use base::telemetry;
-use base::types::{AgentDialect, AgentName, Isolation, Limits, OWN_PROGRAM, random_uuid, url_port};
+use base::types::{AgentDialect, AgentName, Isolation, OWN_PROGRAM};
 use children::{ChildIsolation, ChildSpec, Spawner};
 use programs::connect::{self, Agent, Options, Roots, Serves};
-use programs::translate::MAX_LINE_BYTES;
+use programs::stdio::MAX_LINE_BYTES;
 use wire::fleet::MemberInfo;
 
 #[derive(Debug, Args)]
@@ -51,8 +51,8 @@ pub(super) struct ConnectArgs {
     #[arg(long)]
     terminals: bool,
     /// The protocol of the agent, which is translated to ACP
-    #[arg(long, value_name = "DIALECT", default_value = "acp")]
-    dialect: TranslatedDialect,
+    #[arg(long, value_name = "DIALECT", default_value = "acp", value_parser = agent_dialects())]
+    dialect: AgentDialect,
     /// Give up after so many failed attempts in a row [default: never]
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<NonZeroU32>,
@@ -74,7 +74,11 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     } else {
         &args.root
     })?;
-    let (program, arguments) = command(args, &environment)?;
+    let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
+    let program = children::resolve(program, environment.search_path())?;
+    let (program, arguments) =
+        args.dialect
+            .command(program, arguments.to_vec(), None, MAX_LINE_BYTES);
     let child = ChildSpec {
         program,
         args: arguments,
@@ -87,21 +91,18 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
             ..ChildIsolation::default()
         },
     };
-    let limits = Arc::new(Limits::default());
     let shutdown = Shutdown::new();
-    let run_files = std::env::temp_dir().join(format!("acp-gateway-connect-{}", random_uuid()));
-    create_private(&run_files)?;
-    let _removed = RemovedFolder(run_files.clone());
+    let run_files = private_folder("acp-gateway-connect-", &std::env::temp_dir())?;
     let spawner = Spawner::new(
         OWN_PROGRAM.into(),
-        run_files,
+        run_files.path().to_owned(),
         shutdown.clone(),
-        Arc::clone(&limits),
+        Arc::default(),
     );
     let info = MemberInfo {
         capacity: args.capacity.into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        dialect: args.dialect.into(),
+        dialect: args.dialect,
         roots: roots.names(),
         metadata: args.metadata.iter().cloned().collect(),
     };
@@ -120,7 +121,6 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
                 files: args.files,
                 terminals: args.terminals,
             },
-            limits,
         },
         shutdown,
     };
@@ -132,36 +132,13 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program that speaks ACP, and its arguments: the agent itself, or this program in front of it.
-fn command(
-    args: &ConnectArgs,
-    environment: &Environment,
-) -> Result<(PathBuf, Vec<OsString>), Failure> {
-    let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
-    let program = children::resolve(program, environment.search_path())?;
-    let dialect = AgentDialect::from(args.dialect);
-    Ok(dialect.command(program, arguments.to_vec(), None, MAX_LINE_BYTES))
-}
-
 fn parse_metadata(text: &str) -> Result<(String, String), &'static str> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
 fn fleet_url(url: &str) -> Result<Uri, AttachFailure> {
-    if url.contains(['#', '@']) {
-        return Err(AttachFailure::KeyInUrl);
-    }
-    let parsed: Option<Uri> = url.parse().ok();
-    let is_fleet = |url: &Uri| {
-        matches!(url.scheme_str(), Some("ws" | "wss"))
-            && url.authority().is_some()
-            && url.query().is_none()
-            && url_port(url).is_ok()
-    };
-    parsed
-        .filter(is_fleet)
-        .ok_or_else(|| AttachFailure::FleetUrl(url.to_owned()))
+    parse_url(url, ["ws", "wss"])?.ok_or_else(|| AttachFailure::FleetUrl(url.to_owned()))
 }
 
 #[cfg(test)]

@@ -3,10 +3,7 @@
 //! A running gateway holds the lock of the data folder. The commands do not need it: keys are separate
 //! records, the store supports a second writer, and the gateway reloads the keys every second.
 
-use std::fmt::Write;
-
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use super::output::Failure;
 use super::source::{self, local_config};
@@ -104,9 +101,8 @@ impl LimitFlags {
             (PrincipalLimit::QueuedTaskBytes, self.max_queued_task_bytes),
             (PrincipalLimit::Members, self.max_fleet_members),
         ];
-        flags
-            .into_iter()
-            .filter_map(|(limit, value)| Some((limit, value?.0)))
+        let set = flags.into_iter();
+        set.filter_map(|(limit, value)| Some((limit, value?.0)))
             .collect()
     }
 }
@@ -169,7 +165,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
                 limits: limits.changes(),
             })?;
             if is_running {
-                source::wait_for_reload();
+                source::wait_for_reload(&config);
             }
             match url {
                 Some(url) => output::write_line(&link::link(&url, &text))?,
@@ -197,7 +193,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
                 output::write_line(&format!("updated {} ({})", updated.id, updated.name))?;
             }
         }
-        KeyCommand::List => output::write_stdout(format_table(&keys.list()).as_bytes())?,
+        KeyCommand::List => output::write_stdout(format_table(&keys.list()))?,
         KeyCommand::Revoke { key } => {
             for revoked in keys.revoke(key)? {
                 output::write_line(&format!("revoked {} ({})", revoked.id, revoked.name))?;
@@ -208,28 +204,14 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
 }
 
 fn scope_names() -> String {
-    Scope::ALL
-        .iter()
-        .map(|scope| scope.name())
-        .collect::<Vec<_>>()
-        .join(", ")
+    let names: Vec<_> = Scope::ALL.iter().map(|scope| scope.name()).collect();
+    names.join(", ")
 }
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
-    Scope::ALL
-        .iter()
-        .copied()
-        .find(|scope| scope.name() == text)
-        .ok_or_else(|| format!("expected one of {}", scope_names()))
-}
-
-fn name_of<T: Serialize + Copy>(value: T) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .as_ref()
-        .and_then(|name| name.as_str())
-        .unwrap_or_default()
-        .to_owned()
+    let mut scopes = Scope::ALL.iter().copied();
+    let found = scopes.find(|scope| scope.name() == text);
+    found.ok_or_else(|| format!("expected one of {}", scope_names()))
 }
 
 fn format_limits(key: &Key) -> String {
@@ -248,43 +230,35 @@ fn format_limits(key: &Key) -> String {
 }
 
 fn format_table(keys: &[Key]) -> String {
-    let mut rows = vec![
-        [
-            "ID",
-            "NAME",
-            "KIND",
-            "SCOPES",
-            "LIMITS",
-            "CREATED",
-            "LAST USED",
-        ]
-        .map(str::to_owned),
-    ];
+    let head = "ID,NAME,KIND,SCOPES,LIMITS,CREATED,LAST USED";
+    let mut rows: Vec<Vec<String>> = vec![head.split(',').map(str::to_owned).collect()];
     rows.extend(keys.iter().map(|key| {
-        let scopes: Vec<_> = key.scopes.iter().map(name_of).collect();
-        [
+        let scopes: Vec<_> = key.scopes.iter().map(Scope::name).collect();
+        let last_used = key.last_used_at.map(|time| time.to_string());
+        vec![
             key.id.to_string(),
             key.name.to_string(),
-            name_of(key.kind),
+            key.kind.to_string(),
             scopes.join(","),
             format_limits(key),
             key.created_at.to_string(),
-            key.last_used_at
-                .map_or_else(|| "never".to_owned(), |time| time.to_string()),
+            last_used.unwrap_or_else(|| "never".to_owned()),
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..7).map(width).collect();
-    rows.iter().fold(String::new(), |mut text, row| {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .fold(String::new(), |mut line, (cell, width)| {
-                write!(line, "{cell:<width$}  ").expect("writing to a string does not fail");
-                line
-            });
-        text.push_str(cells.trim_end());
+    let mut widths = vec![0; rows[0].len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.len());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        text += cells.join("  ").trim_end();
         text.push('\n');
-        text
-    })
+    }
+    text
 }

@@ -4,14 +4,14 @@
 //! creates: without the scope `admin`, and with an end if it is not used.
 
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::output::Failure;
 use super::source::{self, local_config};
 use super::{lock, output};
 use crate::auth::KeyText;
 use crate::config::{Config, Flags};
-use base::types::PublicUrl;
+use events::api::PublicUrl;
 
 pub(super) fn link(url: &str, key: &KeyText) -> String {
     format!("{url}/#key={}", key.expose())
@@ -26,10 +26,18 @@ pub(super) fn page_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> Str
 pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> String {
     match (bound.ip(), public_url) {
         (ip, Some(url)) if !ip.is_loopback() => url.to_string(),
-        (IpAddr::V4(ip), _) if ip.is_unspecified() => format!("http://127.0.0.1:{}", bound.port()),
-        (IpAddr::V6(ip), _) if ip.is_unspecified() => format!("http://[::1]:{}", bound.port()),
-        _ => format!("http://{bound}"),
+        _ => format!("http://{}", connect_address(bound)),
     }
+}
+
+/// The address to connect to: loopback if the gateway listens on all addresses.
+pub(super) fn connect_address(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
@@ -40,12 +48,12 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let url = configured_page_url(&config, is_running)?;
     let key = keys.create_link_key()?;
     if is_running {
-        source::wait_for_reload();
+        source::wait_for_reload(&config);
     } else {
         let note =
             "acp-gateway: no gateway uses this data folder; the link works after the next start\n";
         // The link is also useful without the note.
-        drop(io::stderr().lock().write_all(note.as_bytes()));
+        let _ = io::stderr().write_all(note.as_bytes());
     }
     Ok(output::write_line(&link(&url, &key))?)
 }

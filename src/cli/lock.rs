@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::config::DataDir;
@@ -24,14 +24,14 @@ pub(super) enum DataDirError {
     NoLog(PathBuf),
     #[error("the gateway on {} is starting: retry in a moment", .0.display())]
     Starting(PathBuf),
-    #[error("could not create the folder {}", path.display())]
-    CreateDir { path: PathBuf, source: io::Error },
-    #[error("could not lock {}", path.display())]
-    Lock { path: PathBuf, source: io::Error },
-    #[error("could not read {}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("the data folder {} belongs to the user with the id {owner}: run this command as that user", path.display())]
-    OtherOwner { path: PathBuf, owner: u32 },
+    #[error("could not create the folder {}", .0.display())]
+    CreateDir(PathBuf, #[source] io::Error),
+    #[error("could not lock {}", .0.display())]
+    Lock(PathBuf, #[source] io::Error),
+    #[error("could not read {}", .0.display())]
+    Read(PathBuf, #[source] io::Error),
+    #[error("the data folder {} belongs to the user with the id {}: run this command as that user", .0.display(), .1)]
+    OtherOwner(PathBuf, u32),
 }
 
 /// The lock on the data folder. The kernel releases it when the process ends, even after a crash.
@@ -46,22 +46,13 @@ pub(super) fn create_layout(data: &DataDir) -> Result<(), DataDirError> {
         data.workspaces(),
         data.homes(),
     ] {
-        create_private_dir(&folder).map_err(|source| DataDirError::CreateDir {
-            path: folder,
-            source,
-        })?;
+        let mut builder = DirBuilder::new();
+        let created = builder.recursive(true).mode(0o700).create(&folder);
+        created.map_err(|error| DataDirError::CreateDir(folder, error))?;
     }
-    let private = data.private();
-    fs::set_permissions(&private, Permissions::from_mode(0o700)).map_err(|source| {
-        DataDirError::CreateDir {
-            path: private,
-            source,
-        }
-    })
-}
-
-fn create_private_dir(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    let path = data.private();
+    fs::set_permissions(&path, Permissions::from_mode(0o700))
+        .map_err(|error| DataDirError::CreateDir(path, error))
 }
 
 /// Fails unless a gateway has used the data folder. Commands that only read create no folder, because the path may be a
@@ -80,12 +71,12 @@ pub(super) fn check_owner(data: &DataDir) -> Result<(), DataDirError> {
     let path = data.private();
     match fs::metadata(&path) {
         Ok(found) if found.uid() == rustix::process::geteuid().as_raw() => Ok(()),
-        Ok(found) => Err(DataDirError::OtherOwner {
-            path: data.path().to_owned(),
-            owner: found.uid(),
-        }),
+        Ok(found) => Err(DataDirError::OtherOwner(
+            data.path().to_owned(),
+            found.uid(),
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(DataDirError::Read { path, source }),
+        Err(error) => Err(DataDirError::Read(path, error)),
     }
 }
 
@@ -97,7 +88,7 @@ pub(super) fn publish_url(lock: &DataLock, url: &str) -> io::Result<()> {
 /// The URL of the gateway that holds the lock. Fails if the gateway is still starting.
 pub(super) fn published_url(data: &DataDir) -> Result<String, DataDirError> {
     let path = data.lock();
-    let url = fs::read_to_string(&path).map_err(|source| DataDirError::Read { path, source })?;
+    let url = fs::read_to_string(&path).map_err(|error| DataDirError::Read(path, error))?;
     if url.is_empty() {
         Err(DataDirError::Starting(data.path().to_owned()))
     } else {
@@ -113,14 +104,10 @@ pub(super) fn acquire(data: &DataDir) -> Result<DataLock, DataDirError> {
     loop {
         match try_acquire(data)? {
             Some(lock) => {
-                let cleared = lock.set_len(0);
-                return match cleared {
-                    Ok(()) => Ok(lock),
-                    Err(source) => Err(DataDirError::Lock {
-                        path: data.lock(),
-                        source,
-                    }),
-                };
+                let path = data.lock();
+                lock.set_len(0)
+                    .map_err(|error| DataDirError::Lock(path, error))?;
+                return Ok(lock);
             }
             None if Instant::now() < until => std::thread::sleep(LOCK_TIMEOUT / 20),
             None => return Err(DataDirError::Locked(data.path().to_owned())),
@@ -152,13 +139,10 @@ fn try_acquire(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
         .truncate(false)
         .mode(0o600)
         .open(&path);
-    let file = file.map_err(|source| DataDirError::Lock {
-        path: path.clone(),
-        source,
-    })?;
+    let file = file.map_err(|error| DataDirError::Lock(path.clone(), error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(source)) => Err(DataDirError::Lock { path, source }),
+        Err(TryLockError::Error(error)) => Err(DataDirError::Lock(path, error)),
     }
 }

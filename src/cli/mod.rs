@@ -142,7 +142,10 @@ pub fn main() -> ExitCode {
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
         Command::Healthcheck => check::healthcheck(&line.flags),
-        Command::Openapi => openapi(),
+        Command::Openapi => {
+            let document = surface::rest::document_json();
+            output::write_line(document.trim_end()).map_err(Into::into)
+        }
         Command::Completions { shell } => completions(shell),
         Command::DemoAgent { command: None } => return demo_agent::main(),
         Command::DemoAgent {
@@ -163,12 +166,6 @@ fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
     }
 }
 
-fn openapi() -> Result<(), Failure> {
-    Ok(output::write_line(
-        surface::rest::document_json().trim_end(),
-    )?)
-}
-
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(
@@ -177,5 +174,5 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
         "acp-gateway",
         &mut script,
     );
-    Ok(output::write_stdout(&script)?)
+    Ok(output::write_stdout(script)?)
 }

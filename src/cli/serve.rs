@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,10 @@ use tokio::sync::Notify;
 
 use super::output::Failure;
 use super::source::ConfigSource;
-use super::startup::{Announcement, Recorder};
+use super::startup::{Recorder, announce};
 use super::{backup, lock};
 
-use crate::app::{self, Reloader};
+use crate::app::{self, Gateway, Reloader};
 use crate::config::{Config, Flags, Listen, parse_duration};
 use crate::server::{self, BoundListeners};
 use crate::stream::StreamWorkers;
@@ -79,12 +80,13 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
             tracing::info!(%agent, variables, "an agent found on PATH receives variables of the gateway's environment");
         }
     }
-    let recorder = Recorder::of_process(source.journal_stream()).filter(|_| !flags.print_link);
-    // Nobody reads the link of a detached gateway.
     let recorder = if args.detached {
+        // Nobody reads the link of a detached gateway.
         Some(Recorder::File)
+    } else if flags.print_link {
+        None
     } else {
-        recorder
+        Recorder::of_process(source.journal_stream())
     };
     lock::create_layout(&config.data)?;
     // Lock before binding the port or reading data: a second gateway must not change the data of the first.
@@ -101,8 +103,13 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
         .thread_keep_alive(BLOCKING_THREAD_KEEP_ALIVE)
         .enable_all()
         .build()?;
-    let announcement = Announcement::new(&config, recorder, lock.try_clone()?, args.exit_when_idle);
-    let ended = runtime.block_on(serve(source, config, listeners, supervisors, announcement));
+    let ended = runtime.block_on(serve(
+        source,
+        config,
+        listeners,
+        supervisors,
+        |address, gateway| announce(gateway, address, recorder, &lock, args.exit_when_idle),
+    ));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.
     drop(lock);
@@ -114,7 +121,7 @@ async fn serve(
     config: Config,
     listeners: BoundListeners,
     supervisors: Option<SupervisorLock>,
-    announcement: Announcement,
+    announce: impl FnOnce(SocketAddr, &Gateway) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
     let signals = Signals::new()?;
@@ -129,7 +136,7 @@ async fn serve(
             shutdown.clone(),
         );
         shutdown.spawn(reloads);
-        announcement.publish(address, &gateway)?;
+        announce(address, &gateway)?;
         Ok(gateway.wait_ended().await?)
     };
     tokio::select! {
@@ -166,7 +173,8 @@ async fn reload_on_request(
 fn bind(listen: &Listen) -> Result<BoundListeners, BindError> {
     let released = Instant::now() + PORT_RELEASE_TIMEOUT;
     let mut address = listen.address;
-    let (first, last) = (address.port(), address.port().saturating_add(EXTRA_PORTS));
+    let first = address.port();
+    let last = address.port().saturating_add(EXTRA_PORTS);
     loop {
         match BoundListeners::bind(address) {
             Ok(listeners) => return Ok(listeners),
@@ -200,7 +208,8 @@ impl Signals {
     /// Must be called inside the runtime.
     pub(super) fn new() -> io::Result<Self> {
         // Read this before `signal` replaces the disposition of HUP.
-        let hangup_stops = has_controlling_terminal()
+        // Closing the controlling terminal sends HUP.
+        let hangup_stops = File::open("/dev/tty").is_ok()
             && !is_hangup_ignored(&std::fs::read_to_string("/proc/self/status")?);
         let stops = [
             signal(SignalKind::terminate())?,
@@ -238,11 +247,6 @@ async fn next_stop([terminate, interrupt]: &mut [Signal; 2]) {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-}
-
-/// Whether the process has a controlling terminal. Closing it sends HUP.
-fn has_controlling_terminal() -> bool {
-    File::open("/dev/tty").is_ok()
 }
 
 /// Whether HUP was ignored at the start, as with `nohup`. The operator then expects the gateway to survive its

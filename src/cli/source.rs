@@ -3,13 +3,22 @@
 use super::lock::{self, DataLock};
 use super::output::Failure;
 use crate::app;
-use crate::auth::{Keys, RELOAD_INTERVAL};
+use crate::auth::Keys;
 use crate::config::{self, Config, Environment, Flags};
-use base::types::Ids;
+use base::types::{Ids, PrincipalLimits};
 
 /// The data folder and the address of a gateway that may run in another process. Reads no secrets.
 pub(super) fn local_config(flags: &Flags) -> Result<Config, Failure> {
     Ok(config::load_local(flags, &Environment::from_process())?)
+}
+
+/// Opens the data folder of a gateway that has run, for reads of its log. A running gateway continues. Without one, none
+/// starts while the lock is held.
+pub(super) fn open_beside_gateway(flags: &Flags) -> Result<(Config, Option<DataLock>), Failure> {
+    let gateway = local_config(flags)?;
+    lock::check_log(&gateway.data)?;
+    let lock = lock::acquire_unless_running(&gateway.data)?;
+    Ok((gateway, lock))
 }
 
 /// Reads the configuration of the gateway that this process runs, at the start and for every reload.
@@ -55,11 +64,14 @@ pub(super) fn open_keys(gateway: &Config) -> Result<(Keys, Option<DataLock>), Fa
 
 fn open_layout(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
     let lock = lock::acquire_unless_running(&gateway.data)?;
-    let ids = Ids::system();
-    let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
-    Ok((Keys::open(store, ids, &gateway.limits, None)?, lock))
+    let ids = Ids::system().with_limits(gateway.limits.clock.clone());
+    let store = app::open_store(&gateway.data, &gateway.limits.log, &ids)?;
+    let principals = PrincipalLimits::new(&gateway.limits.per_key);
+    let keys = Keys::open(store, ids, &gateway.limits.auth, principals, None)?;
+    Ok((keys, lock))
 }
 
-pub(super) fn wait_for_reload() {
-    std::thread::sleep(RELOAD_INTERVAL + RELOAD_INTERVAL / 4);
+pub(super) fn wait_for_reload(config: &Config) {
+    let interval = config.limits.auth.key_reload_interval;
+    std::thread::sleep(interval + interval / 4);
 }

@@ -1,11 +1,10 @@
 //! The output of `serve` when it accepts connections: its URL on stdout, and a summary on stderr with data folder,
 //! agents, workspaces, and how to stop the gateway.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
 
@@ -19,70 +18,48 @@ use crate::app::Gateway;
 use crate::auth::CreateKeyError;
 use crate::config::Config;
 use base::types::text::one_line;
-use base::types::{Isolation, Mechanism, PublicUrl};
+use base::types::{Isolation, Mechanism};
 use children::NO_ROOT_AGENTS;
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
 
-pub(super) struct Announcement {
-    summary: Summary,
-    public_url: Option<PublicUrl>,
-    has_admin_key: bool,
+/// Starts the control socket, and prints the summary and the URL. The URL has a new key, unless the configuration sets the
+/// operator's key or the output is recorded.
+pub(super) fn announce(
+    gateway: &Gateway,
+    address: SocketAddr,
     recorder: Option<Recorder>,
-    lock: DataLock,
+    lock: &DataLock,
     exit_when_idle: Option<Duration>,
-}
-
-impl Announcement {
-    pub(super) fn new(
-        config: &Config,
-        recorder: Option<Recorder>,
-        lock: DataLock,
-        exit_when_idle: Option<Duration>,
-    ) -> Self {
-        Self {
-            summary: Summary::of(config),
-            public_url: config.public_url.clone(),
-            has_admin_key: config.admin_key.is_some(),
-            recorder,
-            lock,
-            exit_when_idle,
-        }
+) -> Result<(), Failure> {
+    let config = gateway.config();
+    let public_url = config.public_url.as_ref();
+    lock::publish_url(lock, &page_url(address, public_url))?;
+    let url = browser_url(address, public_url);
+    if let Err(error) = gateway.serve_local(url.clone(), exit_when_idle) {
+        tracing::warn!(%error, "no control socket in the data folder: attach needs --url and a key");
     }
-
-    /// Starts the control socket, and prints the summary and the URL. The URL has a new key, unless the configuration sets the operator's key or
-    /// the output is recorded.
-    pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
-        lock::publish_url(&self.lock, &page_url(address, self.public_url.as_ref()))?;
-        let url = browser_url(address, self.public_url.as_ref());
-        if let Err(error) = gateway.serve_local(url.clone(), self.exit_when_idle) {
-            tracing::warn!(%error, "no control socket in the data folder: attach needs --url and a key");
-        }
-        self.summary.report(gateway);
-        let line = match self.recorder {
-            _ if self.has_admin_key => format!("{url}/"),
-            None => match gateway.create_link_key() {
-                Ok(key) => {
-                    gateway.link_printed(&key);
-                    link(&url, &key)
-                }
-                // A start must not fail because people use their links.
-                Err(error @ CreateKeyError::TooManyLinks(_)) => {
-                    tracing::warn!(%error, "the start prints no link with a key");
-                    format!("{url}/")
-                }
-                Err(error) => return Err(error.into()),
-            },
-            Some(recorder) => {
-                tracing::info!(
-                    "{recorder} keeps this output, so it has no key: run `acp-gateway link` for a link with a key, or \
-                     start with --print-link"
-                );
+    Summary::of(config).report(gateway);
+    let line = match recorder {
+        _ if config.admin_key.is_some() => format!("{url}/"),
+        None => match gateway.create_link_key() {
+            Ok(key) => link(&url, &key),
+            // A start must not fail because people use their links.
+            Err(error @ CreateKeyError::TooManyLinks(_)) => {
+                tracing::warn!(%error, "the start prints no link with a key");
                 format!("{url}/")
             }
-        };
-        Ok(output::write_line(&line)?)
-    }
+            Err(error) => return Err(error.into()),
+        },
+        Some(recorder) => {
+            tracing::info!(
+                "{recorder} keeps this output, so it has no key: run `acp-gateway link` for a link with a key, or \
+                 start with --print-link"
+            );
+            format!("{url}/")
+        }
+    };
+    Ok(output::write_line(&line)?)
 }
 
 struct Summary {
@@ -113,22 +90,13 @@ impl Summary {
 
     /// Writes the summary to stderr: as text on a terminal, else as one record of the log, so that every line stays JSON.
     fn report(&self, gateway: &Gateway) {
+        let sandbox = gateway.isolation().sandbox();
+        let isolation = sandbox.applied(Isolation::Private).mechanism;
         if io::stderr().is_terminal() {
+            let text = self.text(&isolation_text(isolation, sandbox.shortcoming()));
             // A start does not fail because its terminal is gone.
-            let sandbox = gateway.isolation().sandbox();
-            let mechanism = sandbox.applied(Isolation::Private).mechanism;
-            let isolation = isolation_text(mechanism, sandbox.shortcoming());
-            drop(
-                io::stderr()
-                    .lock()
-                    .write_all(self.text(&isolation).as_bytes()),
-            );
+            let _ = io::stderr().write_all(text.as_bytes());
         } else {
-            let isolation = gateway
-                .isolation()
-                .sandbox()
-                .applied(Isolation::Private)
-                .mechanism;
             let control_groups = gateway.isolation().groups();
             tracing::info!(
                 data = %self.data,
@@ -153,12 +121,10 @@ impl Summary {
             ("run as", self.run_as.as_deref()),
             ("stop", Some(STOP)),
         ];
-        for (name, value) in lines
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-        {
-            let value = one_line(value);
-            writeln!(text, "{name:<12}{value}").expect("writing to a string does not fail");
+        for (name, value) in lines {
+            if let Some(value) = value {
+                text += &format!("{name:<12}{}\n", one_line(value));
+            }
         }
         text
     }
@@ -195,7 +161,8 @@ impl Recorder {
     /// The recorder of stdout or stderr; `None` if only their readers see them. `journal_stream` is the value of
     /// `JOURNAL_STREAM`.
     pub(super) fn of_process(journal_stream: Option<&str>) -> Option<Self> {
-        let (stdout, stderr) = (Output::of(&io::stdout()), Output::of(&io::stderr()));
+        let stdout = Output::of(&io::stdout());
+        let stderr = Output::of(&io::stderr());
         Self::of(stdout, stderr, journal_stream, &Init::read())
     }
 
@@ -263,17 +230,14 @@ struct Output {
 impl Output {
     /// Returns `None` for a device that discards its input, and for an output that cannot be examined.
     fn of(output: &(impl AsFd + IsTerminal)) -> Option<Self> {
-        let found = metadata(output.as_fd()).ok()?;
+        let file = output.as_fd().try_clone_to_owned().ok()?;
+        let found = File::from(file).metadata().ok()?;
         let discards = found.file_type().is_char_device() && !output.is_terminal();
         (!discards).then(|| Self {
             id: FileId::of(&found),
             is_file: found.is_file(),
         })
     }
-}
-
-fn metadata(output: BorrowedFd<'_>) -> io::Result<Metadata> {
-    File::from(output.try_clone_to_owned()?).metadata()
 }
 
 #[derive(Debug)]
@@ -382,11 +346,9 @@ mod recorded_tests {
         };
         let container = Init::Outputs([3, 4].map(|inode| FileId { device: 9, inode }).to_vec());
         let hidden = Init::Hidden { same_session: true };
-        let (pipe, other, file) = (
-            Some(output(1, false)),
-            Some(output(2, false)),
-            Some(output(5, true)),
-        );
+        let pipe = Some(output(1, false));
+        let other = Some(output(2, false));
+        let file = Some(output(5, true));
         for (stdout, stderr, journal, init, recorder) in [
             (pipe, other, None, &host, None),
             (pipe, file, None, &host, None),

@@ -4,22 +4,24 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::output::{Failure, current_thread_runtime, pipes, stop_signal};
+use super::output::{Failure, run_on_pipes};
 use crate::config::Environment;
 use base::telemetry;
 use base::types::AgentDialect;
-use programs::translate::{self, ChildCommand, ClientDialect, MAX_LINE_BYTES, Options};
+use programs::stdio::MAX_LINE_BYTES;
+use programs::translate::{self, ChildCommand, ClientDialect, Options};
 
 #[derive(Debug, Args)]
 pub(super) struct TranslateArgs {
     /// The protocol of the agent
-    #[arg(long, value_name = "DIALECT")]
-    from: TranslatedDialect,
+    #[arg(long, value_name = "DIALECT", value_parser = agent_dialects())]
+    from: AgentDialect,
     /// The protocol of stdin and stdout
-    #[arg(long, value_name = "DIALECT", default_value = "acp")]
-    to: ClientProtocol,
+    #[arg(long, value_name = "DIALECT", default_value = "acp", value_parser = client_dialects())]
+    to: ClientDialect,
     /// The session that the client will restore, for an agent whose process starts with its session
     #[arg(long, value_name = "SESSION")]
     resume: Option<String>,
@@ -37,38 +39,14 @@ pub(super) struct TranslateArgs {
     command: Vec<OsString>,
 }
 
-/// The protocols of agents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum TranslatedDialect {
-    Acp,
-    EarlyAcp,
-    StreamJson,
+/// Parses the protocol of an agent.
+pub(super) fn agent_dialects() -> impl TypedValueParser<Value = AgentDialect> {
+    PossibleValuesParser::new(["acp", "early-acp", "stream-json"]).try_map(|name| name.parse())
 }
 
-impl From<TranslatedDialect> for AgentDialect {
-    fn from(dialect: TranslatedDialect) -> Self {
-        match dialect {
-            TranslatedDialect::Acp => Self::Acp,
-            TranslatedDialect::EarlyAcp => Self::EarlyAcp,
-            TranslatedDialect::StreamJson => Self::StreamJson,
-        }
-    }
-}
-
-/// The protocols of clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ClientProtocol {
-    Acp,
-    EarlyAcp,
-}
-
-impl From<ClientProtocol> for ClientDialect {
-    fn from(protocol: ClientProtocol) -> Self {
-        match protocol {
-            ClientProtocol::Acp => Self::Acp,
-            ClientProtocol::EarlyAcp => Self::EarlyAcp,
-        }
-    }
+/// Parses the protocol of a client.
+pub(super) fn client_dialects() -> impl TypedValueParser<Value = ClientDialect> {
+    PossibleValuesParser::new(["acp", "early-acp"]).try_map(|name| name.parse())
 }
 
 pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
@@ -87,20 +65,13 @@ pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
         cwd: std::env::current_dir()?,
     };
     let options = Options {
-        from: args.from.into(),
-        to: args.to.into(),
+        from: args.from,
+        to: args.to,
         command,
         resume: args.resume.clone(),
         max_line_bytes: args.max_line_bytes,
         record: args.record.clone(),
     };
-    let runtime = current_thread_runtime()?;
-    let ended: Result<_, Failure> = runtime.block_on(async {
-        let stop = stop_signal()?;
-        let (input, output) = pipes()?;
-        Ok(translate::run(options, input, output, stop).await?)
-    });
-    // A thread can be blocked in a read of stdin.
-    runtime.shutdown_background();
-    Ok(ended?.map_or(ExitCode::SUCCESS, |exit| exit.repeat()))
+    let ended = run_on_pipes(|input, output, stop| translate::run(options, input, output, stop))?;
+    Ok(ended.map_or(ExitCode::SUCCESS, |exit| exit.repeat()))
 }

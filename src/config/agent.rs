@@ -20,13 +20,12 @@ use super::secret::{self, Secret};
 use super::section::{Field, Section};
 use super::settings::{self, CaFile, real_folders};
 use super::toml_text;
-use base::types::known_agents::{DEMO_NAME, KNOWN, privileged_modes};
-use base::types::method_list::route_of;
-use base::types::network::is_loopback_url;
-use base::types::{
-    AgentDialect, AgentName, AgentSettings, DeniedModes, Isolation, KnownAgent, Permissions,
-    PoolSettings, ServedBy, url_port,
-};
+use agents::agent::{AgentSettings, Permissions, PoolSettings};
+use base::types::{AgentDialect, AgentName, Isolation, ServedBy};
+use outgoing::{is_loopback_url, url_port};
+use wire::acp::known_agents::{DEMO_NAME, KNOWN, privileged_modes};
+use wire::acp::method_list::route_of;
+use wire::acp::{DeniedModes, KnownAgent};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
@@ -51,6 +50,13 @@ pub enum Launch {
     Demo,
 }
 
+impl Launch {
+    /// Whether the agent is a child process of the gateway.
+    pub fn is_child(&self) -> bool {
+        !matches!(self, Self::Remote(_))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Home {
@@ -70,7 +76,7 @@ impl Agent {
             settings.denied_modes = DeniedModes::new(privileged_modes(known));
             settings.dialect = known.map(KnownAgent::dialect).unwrap_or_default();
         }
-        if let Launch::Remote(_) = &launch {
+        if !launch.is_child() {
             settings.isolation = Isolation::Off;
         }
         Self {
@@ -89,7 +95,7 @@ impl Agent {
     }
 }
 
-/// An agent on another host.
+/// An agent that is not a child process of the gateway: the gateway connects to its URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
     pub url: Uri,
@@ -234,7 +240,7 @@ pub(super) fn shown_remote(remote: &Remote) -> [(&'static str, String); 5] {
 }
 
 /// The keys of an agent's entry, except those of its launch: `builtin`, `command` and `args`, or `url` with the keys of
-/// [`remote`].
+/// [`Remote`].
 pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
     ["", local: false] {
         /// Variables of the agent. A value is a text, { from_env = "NAME" } or { from_file = "/path" }.
@@ -306,12 +312,12 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
     let has_launch = launch.is_some();
     // The defaults of some keys depend on the agent.
     let mut agent = Agent::new(launch.unwrap_or(Launch::Demo));
-    let is_remote = matches!(agent.launch, Launch::Remote(_));
-    if is_remote {
+    let is_child = agent.launch.is_child();
+    if !is_child {
         reject_keys_of_children(&mut section)?;
     }
     read_keys(&mut section, KEYS, &mut agent)?;
-    if is_remote && [agent.settings.files, agent.settings.terminals].contains(&ServedBy::Gateway) {
+    if !is_child && [agent.settings.files, agent.settings.terminals].contains(&ServedBy::Gateway) {
         return Err(section.invalid(
             "the agent runs on another host, so that files and terminals must be \"off\" or \"client\"",
         ));

@@ -168,7 +168,7 @@ impl EntryFile {
 mod tests {
     use super::*;
 
-    const FORMER: &str =
+    const ORIGINAL: &str =
         "# mine\n[server]\nlisten = \"127.0.0.1:1\" # port\n\n[agents.own]\ncommand = \"own\"\n";
 
     fn open(text: &str) -> EntryFile {
@@ -194,16 +194,14 @@ mod tests {
 
     #[test]
     fn entry_is_added_changed_and_removed_beside_comments() {
-        let mut file = open(FORMER);
+        let mut file = open(ORIGINAL);
         let name = "hello".parse().unwrap();
-        let (args, env) = (
-            ["--acp".to_owned()],
-            BTreeMap::from([("A".to_owned(), "1".to_owned())]),
-        );
+        let args = ["--acp".to_owned()];
+        let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
         file.put(&name, &entry("/data/agents/hello/1/bin", &args, &env))
             .unwrap();
         let added = "\n[agents.hello]\ncommand = \"/data/agents/hello/1/bin\"\nargs = [\"--acp\"]\nenv = { A = \"1\" }\n";
-        assert_eq!(file.document.to_string(), format!("{FORMER}{added}"));
+        assert_eq!(file.document.to_string(), format!("{ORIGINAL}{added}"));
         // An update keeps what the operator has added.
         let edited = file
             .document
@@ -219,13 +217,14 @@ mod tests {
                 && !text.contains("args")
         );
         assert!(file.remove(&name));
-        assert_eq!(file.document.to_string(), FORMER);
+        assert_eq!(file.document.to_string(), ORIGINAL);
     }
 
     #[test]
     fn entry_of_the_operator_is_not_replaced() {
-        let mut file = open(FORMER);
-        let (name, env) = ("own".parse().unwrap(), BTreeMap::new());
+        let mut file = open(ORIGINAL);
+        let name = "own".parse().unwrap();
+        let env = BTreeMap::new();
         let put = file.put(&name, &entry("/data/agents/own/1/bin", &[], &env));
         assert!(matches!(put, Err(EntryError::Exists { .. })));
         assert!(!file.remove(&name) && !file.remove(&"other".parse().unwrap()));

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::types::ProxyVariables;
+use outgoing::ProxyVariables;
 
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 

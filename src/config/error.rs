@@ -1,6 +1,5 @@
 //! Errors in the configuration, with the key and its location.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,21 +74,15 @@ fn similarity(written: &str, name: &str) -> f64 {
     strsim::jaro_winkler(written, name).max(edit_similarity)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum Origin {
+    #[display("default")]
     Default,
-    File { path: Arc<PathBuf>, line: usize },
+    #[display("{}:{line}", path.display())]
+    File {
+        path: Arc<PathBuf>,
+        line: usize,
+    },
     Environment(Arc<str>),
     Flag(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Environment(name) => f.write_str(name),
-            Self::Flag(name) => f.write_str(name),
-        }
-    }
 }

@@ -67,9 +67,9 @@ impl<T> Key<T> {
     }
 }
 
-pub(super) fn read_keys<T>(
+pub(super) fn read_keys<'a, T: 'a>(
     section: &mut Section,
-    keys: &[Key<T>],
+    keys: impl IntoIterator<Item = &'a Key<T>>,
     target: &mut T,
 ) -> Result<(), ConfigError> {
     for key in keys {

@@ -3,7 +3,7 @@
 use super::error::{ConfigError, closest};
 use super::key::{Key, PER_KEY};
 use super::section::{Field, Section};
-use super::{Config, settings};
+use super::{Config, limits, settings};
 
 /// The sections and their descriptions. `[limits]` has tables only: [`read`] rejects a key directly in it.
 pub(super) const SECTIONS: [(&str, &str); 12] = [
@@ -40,11 +40,17 @@ pub(super) const SECTIONS: [(&str, &str); 12] = [
 ];
 
 pub(super) fn of_section(section: &str) -> impl Iterator<Item = &'static Key<Config>> {
-    all().filter(move |key| key.section == section)
+    with_testing().filter(move |key| key.section == section)
 }
 
 pub(super) fn all() -> impl Iterator<Item = &'static Key<Config>> {
-    settings::KEYS.iter().chain(settings::LIMIT_KEYS)
+    with_testing().filter(|key| key.section != limits::TESTING)
+}
+
+fn with_testing() -> impl Iterator<Item = &'static Key<Config>> {
+    settings::KEYS
+        .iter()
+        .chain(limits::KEYS.into_iter().flatten())
 }
 
 /// Reads the wanted keys of all sections from the root table.

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use super::environment::{self, ChildEnvironment, Environment};
 use super::error::{ConfigError, Origin, closest};
 use super::key::Key;
-#[cfg(debug_assertions)]
-use super::key::read_keys;
 use super::node::{Node, Value, parse_file, parse_text};
 use super::section::{Field, Section};
-#[cfg(debug_assertions)]
 use super::settings::{self, Listen};
 use super::{Config, DataDir, agent, keys, mcp, secret};
+#[cfg(debug_assertions)]
+use super::{key::read_keys, limits};
 use base::types::AgentName;
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
@@ -91,7 +90,8 @@ fn read_settings(
     #[cfg(debug_assertions)]
     if let Some(field) = root.take("testing") {
         let mut section = field.section()?;
-        read_keys(&mut section, settings::TESTING, &mut config.limits)?;
+        let keys = keys::of_section(limits::TESTING);
+        read_keys(&mut section, keys, &mut config)?;
         section.finish()?;
     }
     // An empty path is no valid value. Thus it marks a directory that the configuration does not set.
@@ -354,7 +354,11 @@ fn segments(key: &str) -> Option<Vec<String>> {
     let mut rest = Some(key);
     while let Some(text) = rest {
         let verbatim = names.len() == 3 && matches!(names[2].as_str(), "env" | "headers");
-        let split = text.split_once("__").filter(|_| !verbatim);
+        let split = if verbatim {
+            None
+        } else {
+            text.split_once("__")
+        };
         let name = split.map_or(text, |(name, _)| name);
         if name.is_empty() {
             return None;

@@ -7,13 +7,11 @@
 //! implicitly.
 //!
 //! Read `load` first, then `node` and `section`. `key` (kinds of values) and `keys` define the table of keys, whose rows
-//! are in `settings` and `types/limits.rs`. `agent` is the table for the entries of agents. `show` prints both
+//! are in `settings` and in the tables of limits that `limits` collects. `agent` is the table for the entries of agents. `show` prints both
 //! tables. The other modules read single sections and values.
 //!
-//! A limit is a key only if an operator has a reason to change its value. All other limits are constants in
-//! `types/limits.rs`. A test compares the number of keys outside the entries of agents and MCP servers, 52. A new key
-//! needs the new number here and in the test, and its reason in this list. These keys have reasons that are not
-//! obvious:
+//! A limit is a key only if an operator has a reason to change its value. All other limits are constants in the
+//! modules that enforce them. These keys have reasons that are not obvious:
 //!
 //! - `auth.frame_ancestors`, `server.allowed_hosts`: only the operator knows the embedding pages and the host names.
 //! - `isolation.required`, `isolation.allow_root_agents`, `isolation.run_as`: the gateway cannot derive these values
@@ -29,14 +27,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use base::types::{
-    AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables, PublicUrl,
-};
+use crate::auth::Network;
+use base::types::AgentName;
+use children::IsolationPolicy;
+use events::api::PublicUrl;
+use outgoing::{HostPattern, ProxyVariables};
 
 pub use agent::{Agent, Home, Launch, Remote};
 pub use agent_entry::{AgentEntry, EntryError, EntryFile};
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::{ConfigError, Origin};
+pub use limits::Limits;
 pub use load::{Flags, load, load_local};
 pub use mcp::McpServer;
 pub use secret::Secret;
@@ -50,6 +51,7 @@ mod environment;
 mod error;
 mod key;
 mod keys;
+mod limits;
 mod load;
 mod mcp;
 mod node;

@@ -54,7 +54,9 @@ impl Node {
                 for (key, node) in over {
                     match under.get_mut(&key) {
                         Some(old) => old.merge(node),
-                        None => drop(under.insert(key, node)),
+                        None => {
+                            under.insert(key, node);
+                        }
                     }
                 }
             }
@@ -72,16 +74,22 @@ impl Node {
         match &self.value {
             Value::Table(entries) if !entries.is_empty() => {
                 for (name, node) in entries {
-                    let below = if key.is_empty() {
-                        name.clone()
-                    } else {
-                        format!("{key}.{name}")
-                    };
-                    node.origins(&below, into);
+                    node.origins(&dotted_key(key, name), into);
                 }
             }
-            _ => drop(into.insert(key.to_owned(), self.origin.clone())),
+            _ => {
+                into.insert(key.to_owned(), self.origin.clone());
+            }
         }
+    }
+}
+
+/// The name of a key in a table. The root table has no name.
+pub(super) fn dotted_key(table: &str, name: &str) -> String {
+    if table.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{table}.{name}")
     }
 }
 

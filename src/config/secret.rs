@@ -1,7 +1,6 @@
 //! Secret values. They never appear in the output of `check`, in a log or in an error.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -16,18 +15,13 @@ use super::toml_text::{quoted, table};
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// A value of an environment variable or a header. `Debug` prints what `check` prints.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("{shown}")]
 pub struct Secret {
     text: String,
     /// The value for `check`, in the syntax of the file: the text itself only if it is in plain text in the file.
     shown: String,
     hidden: bool,
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
-    }
 }
 
 impl Secret {
@@ -79,7 +73,8 @@ impl Secret {
             }
         }
         let mut section = field.section()?;
-        let (variable, file) = (section.take("from_env"), section.take("from_file"));
+        let variable = section.take("from_env");
+        let file = section.take("from_file");
         let one = section.invalid("needs either from_env or from_file");
         section.finish()?;
         match (variable, file) {

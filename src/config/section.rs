@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use super::environment::Environment;
 use super::error::{ConfigError, Origin, closest};
-use super::node::{Node, Value, parse_text};
+use super::node::{Node, Value, dotted_key, parse_text};
 use super::toml_text;
 
 #[derive(Debug)]
 pub(super) struct Section {
-    key: String,
-    origin: Origin,
+    /// The table, without its entries.
+    table: Field,
     entries: BTreeMap<String, Node>,
     known_keys: Vec<&'static str>,
-    environment: Environment,
 }
 
 /// A value with its dotted key, and the environment for references to variables.
@@ -31,11 +30,7 @@ impl Section {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Field> {
         self.known_keys.push(name);
         let node = self.entries.remove(name)?;
-        Some(Field {
-            key: self.dotted_key(name),
-            node,
-            environment: self.environment.clone(),
-        })
+        Some(self.table.below(name, node))
     }
 
     /// Returns the error for a missing required key. If the table has an unknown key, its error is returned
@@ -43,19 +38,15 @@ impl Section {
     pub(super) fn missing(mut self, name: &'static str) -> ConfigError {
         self.known_keys.push(name);
         let missing = ConfigError::Missing {
-            origin: self.origin.clone(),
-            key: self.key.clone(),
+            origin: self.table.origin().clone(),
+            key: self.table.key.clone(),
             missing: name,
         };
         self.finish().err().unwrap_or(missing)
     }
 
     pub(super) fn invalid(&self, reason: impl Into<String>) -> ConfigError {
-        ConfigError::Invalid {
-            origin: self.origin.clone(),
-            key: self.key.clone(),
-            reason: reason.into(),
-        }
+        self.table.invalid(reason)
     }
 
     /// Rejects keys that were not read.
@@ -64,19 +55,12 @@ impl Section {
             return Ok(());
         };
         let suggestion = closest(&name, self.known_keys.iter().copied());
+        let field = self.table.below(&name, node);
         Err(ConfigError::Unknown {
-            origin: node.origin,
-            key: self.dotted_key(&name),
+            origin: field.node.origin,
+            key: field.key,
             suggestion,
         })
-    }
-
-    fn dotted_key(&self, name: &str) -> String {
-        if self.key.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.key)
-        }
     }
 }
 
@@ -87,6 +71,11 @@ impl Field {
             node,
             environment: environment.clone(),
         }
+    }
+
+    /// A member of this table.
+    fn below(&self, name: &str, node: Node) -> Self {
+        Self::new(&dotted_key(&self.key, name), node, &self.environment)
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -205,13 +194,12 @@ impl Field {
         read: impl Fn(&Self) -> Result<T, ConfigError>,
     ) -> Result<Vec<T>, ConfigError> {
         let wrong = self.type_error("a list such as [\"a\", \"b\"]");
-        let items = match self.node.value {
-            Value::Array(items) => items,
-            Value::Untyped(text) => match parse_text(&text, &self.node.origin) {
-                Some(Value::Array(items)) => items,
-                _ => return Err(wrong),
-            },
-            _ => return Err(wrong),
+        let value = match self.node.value {
+            Value::Untyped(text) => parse_text(&text, &self.node.origin),
+            value => Some(value),
+        };
+        let Some(Value::Array(items)) = value else {
+            return Err(wrong);
         };
         let items = items.into_iter().enumerate();
         items
@@ -227,31 +215,27 @@ impl Field {
 
     /// Reads a table whose keys are names that the operator chose.
     pub(super) fn entries(self) -> Result<Vec<(String, Self)>, ConfigError> {
-        let section = self.section()?;
-        let field = |(name, node): (String, Node)| {
-            let key = format!("{}.{name}", section.key);
-            let field = Self::new(&key, node, &section.environment);
+        let Section { table, entries, .. } = self.section()?;
+        let fields = entries.into_iter().map(|(name, node)| {
+            let field = table.below(&name, node);
             (name, field)
-        };
-        Ok(section.entries.into_iter().map(field).collect())
+        });
+        Ok(fields.collect())
     }
 
-    pub(super) fn section(self) -> Result<Section, ConfigError> {
+    pub(super) fn section(mut self) -> Result<Section, ConfigError> {
         let wrong = self.type_error("a table");
-        let entries = match self.node.value {
-            Value::Table(entries) => entries,
-            Value::Untyped(text) => match parse_text(&text, &self.node.origin) {
-                Some(Value::Table(entries)) => entries,
-                _ => return Err(wrong),
-            },
-            _ => return Err(wrong),
+        let value = match std::mem::replace(&mut self.node.value, Value::Table(BTreeMap::new())) {
+            Value::Untyped(text) => parse_text(&text, &self.node.origin),
+            value => Some(value),
+        };
+        let Some(Value::Table(entries)) = value else {
+            return Err(wrong);
         };
         Ok(Section {
-            key: self.key,
-            origin: self.node.origin,
+            table: self,
             entries,
             known_keys: Vec::new(),
-            environment: self.environment,
         })
     }
 }

@@ -7,16 +7,11 @@ use std::str::FromStr;
 
 use super::Config;
 use super::error::{ConfigError, Origin};
-use super::key::{
-    Key, Kind, count, count_or_zero, key_table, percent, size, size_or_zero, switch, time,
-    time_or_zero,
-};
+use super::key::{Key, Kind, key_table, switch};
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
-use base::all_limits;
-#[cfg(debug_assertions)]
-use base::types::Limits;
-use base::types::{PublicUrl, UserRange};
+use children::UserRange;
+use events::api::PublicUrl;
 
 pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["server", local: true] {
@@ -78,6 +73,10 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     }
 };
 
+fn optional<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map(show).unwrap_or_default()
+}
+
 fn address() -> Kind<Listen> {
     Kind {
         read: |field| read_listen(&field),
@@ -88,29 +87,21 @@ fn address() -> Kind<Listen> {
 fn public_url() -> Kind<Option<PublicUrl>> {
     Kind {
         read: |field| read_public_url(&field).map(Some),
-        show: |url| {
-            url.as_ref()
-                .map(|url| quoted(&url.to_string()))
-                .unwrap_or_default()
-        },
+        show: |url| optional(url.as_ref(), |url| quoted(&url.to_string())),
     }
 }
 
 fn log_filter() -> Kind<Option<String>> {
     Kind {
         read: |field| Ok(Some(field.string()?.to_owned())),
-        show: |value| value.as_deref().map(quoted).unwrap_or_default(),
+        show: |value| optional(value.as_deref(), quoted),
     }
 }
 
 fn users() -> Kind<Option<UserRange>> {
     Kind {
         read: |field| field.parse().map(Some),
-        show: |range| {
-            range
-                .map(|range| quoted(&range.to_string()))
-                .unwrap_or_default()
-        },
+        show: |range| optional(*range, |range| quoted(&range.to_string())),
     }
 }
 
@@ -124,11 +115,7 @@ fn parsed<T: FromStr<Err: Display> + Display>() -> Kind<Vec<T>> {
 fn certificates() -> Kind<Option<CaFile>> {
     Kind {
         read: |field| read_ca_file(&field).map(Some),
-        show: |file| {
-            file.as_ref()
-                .map(|file| path(&file.path))
-                .unwrap_or_default()
-        },
+        show: |file| optional(file.as_ref(), |file| path(&file.path)),
     }
 }
 
@@ -335,29 +322,6 @@ fn is_host_label(label: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
-
-macro_rules! limit_keys {
-    (
-        operator { $([$section:literal] { $(
-            $(#[doc = $doc:literal])+ $field:ident $(as $key:ident)?: $type:ty = $default:expr, $kind:ident;
-        )+ })+ }
-        internal { $(
-            $(#[doc = $internal_doc:literal])* $internal:ident: $internal_type:ty = $internal_default:expr, $internal_kind:ident;
-        )+ }
-    ) => {
-        pub(super) const LIMIT_KEYS: &[Key<Config>] = key_table! { Config:
-            $([$section, local: true] {
-                $($(#[doc = $doc])+ $field $(as $key)?: $kind => limits.$field;)+
-            })+
-        };
-
-        #[cfg(debug_assertions)]
-        pub(super) const TESTING: &[Key<Limits>] = key_table! { Limits:
-            ["testing", local: true] { $($internal: $internal_kind => $internal;)+ }
-        };
-    };
-}
-all_limits!(limit_keys);
 
 #[cfg(test)]
 mod web_origin_tests {

@@ -143,9 +143,9 @@ impl TomlWriter<'_> {
                 self.required_line("args", &list(args));
             }
         }
-        let is_remote = matches!(agent.launch, Launch::Remote(_));
+        let is_child = agent.launch.is_child();
         for key in agent::KEYS {
-            if is_remote && agent::KEYS_OF_CHILDREN.contains(&key.name) {
+            if !is_child && agent::KEYS_OF_CHILDREN.contains(&key.name) {
                 continue;
             }
             let value = (key.show)(agent);

@@ -64,33 +64,23 @@ impl FolderRules {
         }
         let text = real.to_str().filter(|text| check_name(text).is_ok());
         let name = text.ok_or(FolderRejection::NotText)?.to_owned();
+        let forbidden = |of| Err(FolderRejection::Forbidden(name.clone(), of));
+        let too_wide = |content| Err(FolderRejection::TooWide(name.clone(), content));
         if real.starts_with(&self.data) {
-            return Err(FolderRejection::Forbidden(
-                name,
-                "the data folder of the gateway",
-            ));
+            return forbidden("the data folder of the gateway");
         }
         if SYSTEM.iter().any(|system| real.starts_with(system)) {
-            return Err(FolderRejection::Forbidden(name, "the system"));
+            return forbidden("the system");
         }
         if self.data.starts_with(&real) {
-            return Err(FolderRejection::TooWide(
-                name,
-                "the data folder of the gateway",
-            ));
+            return too_wide("the data folder of the gateway");
         }
-        if self
-            .home
-            .as_ref()
-            .is_some_and(|home| home.starts_with(&real))
-        {
-            return Err(FolderRejection::TooWide(name, "the home folder"));
+        let home = self.home.as_ref();
+        if home.is_some_and(|home| home.starts_with(&real)) {
+            return too_wide("the home folder");
         }
         if real.parent().is_none() || SHARED.iter().any(|shared| real == Path::new(shared)) {
-            return Err(FolderRejection::TooWide(
-                name,
-                "folders of other users or of the system",
-            ));
+            return too_wide("folders of other users or of the system");
         }
         Ok(Some(real))
     }
@@ -106,8 +96,10 @@ mod tests {
     fn folders_of_the_gateway_the_home_and_the_system_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
-        let (home, data) = (base.join("home"), base.join("home/data"));
-        let (root, project) = (data.join("workspaces"), home.join("project"));
+        let home = base.join("home");
+        let data = base.join("home/data");
+        let root = data.join("workspaces");
+        let project = home.join("project");
         for path in [&root.join("one"), &data.join("private"), &project] {
             std::fs::create_dir_all(path).unwrap();
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +76,7 @@ impl Shared {
             match accepted {
                 Ok((stream, _)) => {
                     let evicted = self.unchecked.enter();
-                    drop(shutdown.spawn_client(Arc::clone(&self).serve(stream, evicted)));
+                    shutdown.spawn_client(Arc::clone(&self).serve(stream, evicted));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection on the control socket");
@@ -116,12 +117,10 @@ impl Shared {
         }
         if let Some(held) = connection.held.take() {
             let released = self.blocking(move |shared| {
-                shared
-                    .holders
-                    .release(&shared.server.keys, &held)
-                    .map_err(|error| Reply::failed(&error))
+                let released = shared.holders.release(&shared.server.keys, &held);
+                released.map_err(|error| Reply::failed(&error))
             });
-            if let Err(Reply::Failed { reason }) = released.await {
+            if let Err(Reply::Failed(reason)) = released.await {
                 tracing::warn!(
                     reason,
                     "could not revoke the key of an editor; it expires without use"
@@ -130,15 +129,16 @@ impl Shared {
         }
     }
 
-    /// Whether the process of a connection may use the socket: it has the user of the gateway, and is no process of an agent.
-    /// An agent can get the token from an editor that serves its files. Otherwise, returns the reply.
+    /// Checks that the process of a connection may use the socket: it runs as the gateway's user, and it is not a
+    /// process of an agent. The token alone is not enough, because an agent can read it through an editor that provides
+    /// its files. Returns the reply if the process may not use the socket.
     async fn check_peer(self: &Arc<Self>, peer: io::Result<UCred>) -> Result<(), Reply> {
-        let rejected = |reason: &str| Err(Reply::failure(reason));
+        let rejected = |reason: &str| Err(Reply::Failed(reason.to_owned()));
         let Some(peer) = peer.ok().filter(|peer| peer.uid() == geteuid().as_raw()) else {
             tracing::debug!("another user connected to the control socket");
             return rejected("the control socket is only for the user of the gateway");
         };
-        // A process outside of the namespace of the gateway has no pid in it. Agents have one.
+        // A process outside of the gateway's PID namespace has no pid in this namespace. Agents always have one.
         let Some(pid) = peer.pid().and_then(Pid::from_raw) else {
             return Ok(());
         };
@@ -172,26 +172,19 @@ impl Shared {
             .shutdown
             .spawn_blocking(move || work(&shared))
             .await;
-        done.unwrap_or_else(|_| Err(Reply::failure("the work was aborted")))
+        done.unwrap_or_else(|_| Err(Reply::Failed("the work was aborted".to_owned())))
     }
 
     fn grant(&self, key: &KeyId, folder: &str) -> Result<(), Reply> {
         let checked = self.server.rules.check(folder);
-        let Some(real) = checked.map_err(|error| Reply::Rejected {
-            reason: error.to_string(),
-        })?
-        else {
+        let Some(real) = checked.map_err(|error| Reply::Rejected(error.to_string()))? else {
             return Ok(());
         };
-        self.server
-            .keys
-            .grant_folder(key, &real)
-            .map_err(|error| match error {
-                GrantError::Store(error) => Reply::failed(&error),
-                error => Reply::Rejected {
-                    reason: error.to_string(),
-                },
-            })
+        let granted = self.server.keys.grant_folder(key, &real);
+        granted.map_err(|error| match error {
+            GrantError::Store(error) => Reply::failed(&error),
+            error => Reply::Rejected(error.to_string()),
+        })
     }
 }
 
@@ -207,7 +200,7 @@ impl Connection {
     async fn check(
         &mut self,
         peer: io::Result<UCred>,
-    ) -> io::Result<Option<(Access, ClientGuard)>> {
+    ) -> io::Result<Option<(Access, OwnedSemaphorePermit)>> {
         let checked = self.shared.check_peer(peer).await;
         if let Err(reply) = checked {
             self.reply(&reply).await?;
@@ -223,7 +216,7 @@ impl Connection {
         } else {
             format!("too many editors are connected (limit {MAX_CONNECTIONS}): close one")
         };
-        self.reply(&Reply::failure(rejection)).await?;
+        self.reply(&Reply::Failed(rejection)).await?;
         Ok(None)
     }
 
@@ -240,25 +233,15 @@ impl Connection {
         while let Some(request) = self.next().await? {
             let reply = match (request, &self.held) {
                 (Request::Hello { .. }, _) => self.welcome(),
-                (
-                    Request::Allow { folder },
-                    Some(HeldKey {
-                        id,
-                        is_editor: true,
-                        ..
-                    }),
-                ) => {
-                    let id = id.clone();
-                    let granted = self
-                        .shared
-                        .blocking(move |shared| shared.grant(&id, &folder));
-                    granted
-                        .await
-                        .map_or_else(|reply| reply, |()| Reply::Allowed)
+                (Request::Allow(folder), Some(held)) if held.is_editor => {
+                    let id = held.id.clone();
+                    let grant = move |shared: &Shared| shared.grant(&id, &folder);
+                    let granted = self.shared.blocking(grant).await;
+                    granted.map_or_else(|reply| reply, |()| Reply::Allowed)
                 }
-                (Request::Allow { .. }, _) => Reply::Rejected {
-                    reason: "the connection has no key of an editor".to_owned(),
-                },
+                (Request::Allow(_), _) => {
+                    Reply::Rejected("the connection has no key of an editor".to_owned())
+                }
             };
             self.reply(&reply).await?;
         }
@@ -295,29 +278,23 @@ pub(super) const MAX_CONNECTIONS: usize = 256;
 /// The maximum number of connections whose token is not checked yet. A new one evicts the oldest.
 const MAX_UNCHECKED: usize = 64;
 
-#[derive(Clone, Default)]
-pub struct ControlClients(Arc<AtomicUsize>);
+/// The places of connections with a checked token.
+#[derive(Clone)]
+pub struct ControlClients(Arc<Semaphore>);
 
-impl ControlClients {
-    pub fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn enter(&self) -> Option<ClientGuard> {
-        let entered = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-                (count < MAX_CONNECTIONS).then_some(count + 1)
-            });
-        entered.ok().map(|_| ClientGuard(self.clone()))
+impl Default for ControlClients {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_CONNECTIONS)))
     }
 }
 
-pub(super) struct ClientGuard(ControlClients);
+impl ControlClients {
+    pub fn count(&self) -> usize {
+        MAX_CONNECTIONS - self.0.available_permits()
+    }
 
-impl Drop for ClientGuard {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
     }
 }
 
@@ -358,8 +335,8 @@ impl Holders {
         let mut holders = lock_or_abort(self.0.lock());
         let held = match access {
             Access::OwnKey => return Ok(None),
-            Access::Editor { former } => {
-                let valid = former.and_then(|former| Some((keys.attach_key(&former.0)?, former)));
+            Access::Editor(earlier) => {
+                let valid = earlier.and_then(|key| Some((keys.attach_key(&key.0)?, key)));
                 match valid {
                     Some((id, text)) => HeldKey {
                         id,
@@ -444,7 +421,8 @@ mod holders_tests {
     use bytes::Bytes;
 
     use super::*;
-    use base::types::{Ids, Limits};
+    use crate::auth::limits::Limits;
+    use base::types::{Ids, PrincipalLimits};
     use log::store::{
         Batch, CommitError, MemoryStore, ReadError, Record, RecordStore, RunHeader, Table,
     };
@@ -458,7 +436,7 @@ mod holders_tests {
 
     impl RecordStore for SlowDeletes {
         fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
-            if !batch.deletes.is_empty() {
+            if batch.records.iter().any(|record| record.value.is_none()) {
                 let gate = self.gate.lock().unwrap();
                 gate.0.send(()).unwrap();
                 gate.1.recv().unwrap();
@@ -481,15 +459,13 @@ mod holders_tests {
         }
     }
 
-    fn editor(former: Option<&Secret>) -> Access {
-        Access::Editor {
-            former: former.cloned(),
-        }
+    fn editor(earlier: Option<&Secret>) -> Access {
+        Access::Editor(earlier.cloned())
     }
 
     /// A connection ends while the next one presents the same key.
     #[test]
-    fn key_of_a_new_connection_is_valid_while_the_former_connection_ends() {
+    fn key_of_a_new_connection_is_valid_while_the_previous_connection_ends() {
         let (begun, begins) = sync_channel(1);
         let (release, released) = sync_channel(1);
         let gate = Mutex::new((begun, released));
@@ -497,7 +473,14 @@ mod holders_tests {
             store: MemoryStore::new(Ids::system()),
             gate,
         };
-        let keys = Keys::open(Arc::new(store), Ids::system(), &Limits::default(), None).unwrap();
+        let keys = Keys::open(
+            Arc::new(store),
+            Ids::system(),
+            &Limits::default(),
+            PrincipalLimits::default(),
+            None,
+        )
+        .unwrap();
         let holders = Holders::default();
         let first = holders.hold(&keys, editor(None)).unwrap().unwrap();
         thread::scope(|scope| {
@@ -516,7 +499,14 @@ mod holders_tests {
     #[test]
     fn key_ends_with_its_last_connection() {
         let store = Arc::new(MemoryStore::new(Ids::system()));
-        let keys = Keys::open(store, Ids::system(), &Limits::default(), None).unwrap();
+        let keys = Keys::open(
+            store,
+            Ids::system(),
+            &Limits::default(),
+            PrincipalLimits::default(),
+            None,
+        )
+        .unwrap();
         let holders = Holders::default();
         let first = holders.hold(&keys, editor(None)).unwrap().unwrap();
         let second = holders

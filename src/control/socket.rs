@@ -66,7 +66,7 @@ impl BoundSocket {
 pub(super) fn connect(private: &Path) -> io::Result<(UnixStream, Secret)> {
     let mut token = String::new();
     let file = File::open(private.join(TOKEN))?;
-    io::Read::read_to_string(&mut io::Read::take(file, MAX_TOKEN_BYTES), &mut token)?;
+    file.take(MAX_TOKEN_BYTES).read_to_string(&mut token)?;
     let (_folder, path) = short_path(private)?;
     Ok((UnixStream::connect(path)?, Secret(token)))
 }
@@ -99,10 +99,8 @@ pub struct Secret(pub String);
 #[serde(rename_all = "camelCase")]
 pub enum Access {
     OwnKey,
-    /// A key for an editor. `former` is the key of an earlier connection, which stays in use if it is still valid.
-    Editor {
-        former: Option<Secret>,
-    },
+    /// A key for an editor. The key of an earlier connection stays in use if it is still valid.
+    Editor(Option<Secret>),
     SignIn,
 }
 
@@ -110,13 +108,9 @@ pub enum Access {
 #[serde(rename_all = "camelCase")]
 pub(super) enum Request {
     /// The first request of each connection. A repetition changes nothing.
-    Hello {
-        token: Secret,
-        access: Access,
-    },
-    Allow {
-        folder: String,
-    },
+    Hello { token: Secret, access: Access },
+    /// Grants access to a folder.
+    Allow(String),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -134,25 +128,13 @@ pub(super) enum Reply {
     Welcome(Welcome),
     Allowed,
     /// The request cannot succeed without a change.
-    Rejected {
-        reason: String,
-    },
-    Failed {
-        reason: String,
-    },
+    Rejected(String),
+    Failed(String),
 }
 
 impl Reply {
     pub(super) fn failed(error: &dyn std::error::Error) -> Self {
-        Self::Failed {
-            reason: ErrorChain(error).to_string(),
-        }
-    }
-
-    pub(super) fn failure(reason: impl Into<String>) -> Self {
-        Self::Failed {
-            reason: reason.into(),
-        }
+        Self::Failed(ErrorChain(error).to_string())
     }
 }
 
@@ -210,9 +192,7 @@ impl ControlClient {
     }
 
     pub fn allow(&mut self, folder: &str) -> Result<(), ClientError> {
-        match self.request(&Request::Allow {
-            folder: folder.to_owned(),
-        })? {
+        match self.request(&Request::Allow(folder.to_owned()))? {
             Reply::Allowed => Ok(()),
             _ => Err(ClientError::Unexpected),
         }
@@ -226,8 +206,8 @@ impl ControlClient {
         let reply = exchange(&mut stream, request)?;
         self.stream = Some(stream);
         match reply {
-            Reply::Rejected { reason } => Err(ClientError::Rejected(reason)),
-            Reply::Failed { reason } => Err(ClientError::Failed(reason)),
+            Reply::Rejected(reason) => Err(ClientError::Rejected(reason)),
+            Reply::Failed(reason) => Err(ClientError::Failed(reason)),
             reply => Ok(reply),
         }
     }
@@ -263,7 +243,7 @@ mod client_tests {
             matches!(client.allow("/one"), Err(ClientError::Io(_))),
             "no reply in time"
         );
-        drop(gateway.write_all(&encode(&Reply::Allowed)));
+        let _ = gateway.write_all(&encode(&Reply::Allowed));
         assert!(matches!(client.allow("/two"), Err(ClientError::Io(_))));
         // The gateway sees the end of the connection after the first request.
         let mut sent = String::new();

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// The bounds of an archive.
 const MAX_FILES: usize = 100_000;
 const MAX_BYTES: u64 = 4 << 30;
 
@@ -22,7 +21,6 @@ pub enum ArchiveError {
     TooLarge,
 }
 
-/// The format of an archive, by the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     TarGz,
@@ -75,7 +73,7 @@ fn unpack_tar(reader: impl Read, into: &Path) -> Result<(), ArchiveError> {
             }
             _ => kind.is_file() || kind.is_dir(),
         };
-        // A header of the whole archive is no file.
+        // A global header describes the whole archive and is not an entry.
         if kind.is_pax_global_extensions() {
             continue;
         }

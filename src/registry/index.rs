@@ -1,7 +1,7 @@
 //! The file of a registry: `{"version": "1.0.0", "agents": [...]}`. Unknown members are ignored. The page loads it on demand.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::source::{Source, SourceError};
-use base::types::ProxyVariables;
+use outgoing::ProxyVariables;
 use outgoing::{AddressRule, Client, ClientOptions, TlsError};
 
 /// The number of characters of an id and of a version, which name folders.
@@ -22,8 +22,8 @@ pub enum IndexError {
     Json(#[from] serde_json::Error),
     #[error("the registry has no agent {0:?}; `acp-gateway agent search` lists all")]
     Unknown(String),
-    #[error("the entry of {id:?} in the registry is not valid: {reason}")]
-    Entry { id: String, reason: String },
+    #[error("the entry of {0:?} in the registry is not valid: {1}")]
+    Entry(String, String),
     #[error("the registry has version {found} of {id}, not {wanted}")]
     Version {
         id: String,
@@ -127,14 +127,10 @@ impl Index {
         self.agents.iter().filter_map(|agent| entry(agent).ok())
     }
 
-    /// The entry of an id, which has this version if one is given.
     pub fn find(&self, id: &str, version: Option<&str>) -> Result<Entry, IndexError> {
         let found = self.agents.iter().find(|agent| agent["id"] == id);
         let found = found.ok_or_else(|| IndexError::Unknown(id.to_owned()))?;
-        let entry = entry(found).map_err(|reason| IndexError::Entry {
-            id: id.to_owned(),
-            reason,
-        })?;
+        let entry = entry(found).map_err(|reason| IndexError::Entry(id.to_owned(), reason))?;
         match version {
             Some(wanted) if wanted != entry.version => Err(IndexError::Version {
                 id: entry.id,
@@ -209,7 +205,6 @@ impl Entry {
     }
 }
 
-/// How long a loaded registry is used.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -230,7 +225,6 @@ pub struct Listing(Arc<Inner>);
 struct Inner {
     source: Option<Source>,
     proxies: ProxyVariables,
-    client: OnceLock<Client>,
     /// One request loads the registry, and the others wait for it.
     loaded: Mutex<Option<(Instant, Arc<[Entry]>)>>,
 }
@@ -240,7 +234,6 @@ impl Listing {
         Self(Arc::new(Inner {
             source: source.map(Source::parse),
             proxies,
-            client: OnceLock::new(),
             loaded: Mutex::new(None),
         }))
     }
@@ -261,23 +254,16 @@ impl Listing {
         {
             return Ok(Arc::clone(entries));
         }
-        let text = source.load(self.client(source)?).await?;
-        let entries: Arc<[Entry]> = Index::parse(&text)?.entries().collect();
-        *loaded = Some((Instant::now(), Arc::clone(&entries)));
-        Ok(entries)
-    }
-
-    fn client(&self, source: &Source) -> Result<&Client, TlsError> {
-        if let Some(client) = self.0.client.get() {
-            return Ok(client);
-        }
         let client = Client::new(ClientOptions {
             proxies: &self.0.proxies,
             uses_tls: source.uses_tls(),
             ca_certificates: None,
             addresses: AddressRule::Any,
         })?;
-        Ok(self.0.client.get_or_init(|| client))
+        let text = source.load(&client).await?;
+        let entries: Arc<[Entry]> = Index::parse(&text)?.entries().collect();
+        *loaded = Some((Instant::now(), Arc::clone(&entries)));
+        Ok(entries)
     }
 }
 

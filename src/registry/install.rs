@@ -1,10 +1,14 @@
-//! The steps of an installation.
+//! The steps of an installation, and the first start of the agent, which must answer `initialize`.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::time::timeout;
 
 use super::archive::{self, ArchiveError, Format};
 use super::index::{Binary, Chosen, Entry, IndexError, Kind, is_id, is_version};
@@ -12,8 +16,12 @@ use super::package::{PackageError, PackageSpec, Programs};
 use super::source::{Source, SourceError};
 use base::shutdown::Shutdown;
 use base::types::{AgentName, Ids, Timestamp};
-use children::PACKAGE_FILE;
+use children::{ChildSpec, PACKAGE_FILE, SpawnError, Spawner};
 use outgoing::Client;
+use wire::acp::{
+    AcpVersion, ClientCapabilities, InitializeError, InitializeResult, initialize, method,
+};
+use wire::jsonrpc;
 
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
@@ -26,24 +34,17 @@ pub enum InstallError {
     #[error(transparent)]
     Package(#[from] PackageError),
     #[error(
-        "version {version} of {id} is installed; `acp-gateway agent update {id}` looks for a newer one"
+        "version {1} of {0} is installed; `acp-gateway agent update {0}` looks for a newer one"
     )]
-    Installed { id: String, version: String },
-    #[error("the SHA-256 of the archive is {found}, not {wanted}; nothing was installed")]
-    Checksum { found: String, wanted: String },
+    Installed(String, String),
+    #[error("the SHA-256 of the archive is {0}, not {1}; nothing was installed")]
+    Checksum(String, String),
     #[error("{0:?} is not a SHA-256 in hexadecimal")]
     NoChecksum(String),
     #[error("the archive has no program {0:?}")]
     NoProgram(String),
-    #[error("could not use the folder {}", .path.display())]
-    Folder { path: PathBuf, source: io::Error },
-}
-
-impl InstallError {
-    fn folder(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        Self::Folder { path, source }
-    }
+    #[error("could not use the folder {}", .0.display())]
+    Folder(PathBuf, #[source] io::Error),
 }
 
 /// The wishes of the operator.
@@ -51,7 +52,6 @@ impl InstallError {
 pub struct Request {
     pub name: AgentName,
     pub kind: Option<Kind>,
-    /// The hash that the archive must have, in hexadecimal.
     pub sha256: Option<String>,
     pub allow_scripts: bool,
 }
@@ -84,12 +84,10 @@ impl Installer {
     ) -> Result<Installed, InstallError> {
         let folder = self.agents.join(&entry.id).join(&entry.version);
         if Record::read(&folder).is_some() {
-            return Err(InstallError::Installed {
-                id: entry.id.clone(),
-                version: entry.version.clone(),
-            });
+            let version = entry.version.clone();
+            return Err(InstallError::Installed(entry.id.clone(), version));
         }
-        let used = |source| InstallError::folder(&folder, source);
+        let used = |error| InstallError::Folder(folder.clone(), error);
         // An interrupted installation leaves its folder.
         remove(&folder).map_err(used)?;
         std::fs::create_dir_all(&folder).map_err(used)?;
@@ -141,7 +139,7 @@ impl Installer {
             installed_at: self.ids.now(),
         };
         let written = record.write(folder);
-        written.map_err(|source| InstallError::folder(folder, source))?;
+        written.map_err(|error| InstallError::Folder(folder.to_owned(), error))?;
         Ok(Installed {
             folder: folder.to_owned(),
             command,
@@ -166,7 +164,7 @@ impl Installer {
         }
         let no_program = || InstallError::NoProgram(binary.cmd.clone());
         let program = archive::below(folder, &binary.cmd).ok_or_else(no_program)?;
-        let used = |source| InstallError::folder(folder, source);
+        let used = |error| InstallError::Folder(folder.to_owned(), error);
         let format = Format::of(&binary.archive);
         let download = match format {
             Format::Raw => {
@@ -175,12 +173,11 @@ impl Installer {
             }
             _ => folder.join(".archive"),
         };
-        let hash = self.source.fetch(&self.client, &binary.archive, &download);
-        let found = hex(&hash.await?);
+        let fetched = self.source.fetch(&self.client, &binary.archive, &download);
+        let found = fetched.await?;
         for wanted in wanted.into_iter().flatten() {
             if !found.eq_ignore_ascii_case(wanted) {
-                let wanted = wanted.clone();
-                return Err(InstallError::Checksum { found, wanted });
+                return Err(InstallError::Checksum(found, wanted.clone()));
             }
         }
         if format != Format::Raw {
@@ -206,14 +203,6 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
-}
-
-/// An installed version of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -222,7 +211,6 @@ pub struct Record {
     pub kind: Kind,
     /// The hash of the archive in hexadecimal, for a binary.
     pub sha256: Option<String>,
-    /// The entry of the configuration.
     pub name: AgentName,
     pub installed_at: Timestamp,
 }
@@ -263,4 +251,105 @@ fn names(folder: &Path, is_valid: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> 
     });
     names.sort();
     Ok(names)
+}
+
+/// The time from the start to the answer.
+const TIMEOUT: Duration = Duration::from_mins(1);
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error("could not start the agent")]
+    Spawn(#[from] SpawnError),
+    #[error("the agent did not answer `initialize` within {} seconds{}", TIMEOUT.as_secs(), with_stderr(.stderr))]
+    Timeout { stderr: String },
+    #[error("the agent ended before it answered `initialize`{}", with_stderr(.stderr))]
+    Ended { stderr: String },
+    #[error("the agent answered `initialize` with an error: {0}")]
+    Rpc(String),
+    #[error(transparent)]
+    Initialize(#[from] InitializeError),
+}
+
+fn with_stderr(stderr: &str) -> String {
+    match stderr.trim() {
+        "" => String::new(),
+        text => format!("; the end of its stderr:\n{text}"),
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The name and the version of the agent, as it reports them.
+    pub agent: Option<String>,
+    pub sign_in: Vec<String>,
+}
+
+pub async fn verify(spawner: &Spawner, spec: ChildSpec) -> Result<Answer, VerifyError> {
+    let mut child = spawner.spawn(spec).await?;
+    let version = env!("CARGO_PKG_VERSION");
+    let params = initialize(AcpVersion::V1, version, ClientCapabilities::default());
+    let line = jsonrpc::request(0, method::INITIALIZE, &params);
+    let stdout = child.take_stdout().expect("a new child has its stdout");
+    // An agent that has ended does not read, and its stdout ends.
+    if child.stdin.send(line).is_err() {
+        tracing::debug!("the agent does not read");
+    }
+    let output = BufReader::new(stdout.take(MAX_OUTPUT_BYTES));
+    let answered = timeout(TIMEOUT, answer(output)).await;
+    child.stop().await;
+    let stderr = child.stderr.tail();
+    let line = match answered {
+        Err(_) => return Err(VerifyError::Timeout { stderr }),
+        Ok(None) => return Err(VerifyError::Ended { stderr }),
+        Ok(Some(line)) => line,
+    };
+    if let Some(error) = line.error {
+        return Err(VerifyError::Rpc(error.get().to_owned()));
+    }
+    let result = InitializeResult::parse(&line.result.unwrap_or_default(), AcpVersion::V1)?;
+    let info = result.agent_info;
+    let info = info.and_then(|info| serde_json::from_str::<Info>(info.get()).ok());
+    let agent = info.map(|info| format!("{} {}", info.title.unwrap_or(info.name), info.version));
+    let methods = result.auth_methods;
+    let methods = methods.and_then(|raw| serde_json::from_str::<Vec<Method>>(raw.get()).ok());
+    let methods = methods.unwrap_or_default().into_iter();
+    Ok(Answer {
+        agent: agent.map(|agent| agent.trim().to_owned()),
+        sign_in: methods.map(|method| method.name).collect(),
+    })
+}
+
+/// The response to the request. Other lines are skipped.
+async fn answer(mut lines: impl AsyncBufRead + Unpin) -> Option<Line> {
+    let mut text = String::new();
+    while let Ok(1..) = lines.read_line(&mut text).await {
+        if let Ok(line) = serde_json::from_str::<Line>(&text)
+            && line.id == Some(0)
+        {
+            return Some(line);
+        }
+        text.clear();
+    }
+    None
+}
+
+#[derive(Debug, Deserialize)]
+struct Line {
+    id: Option<i64>,
+    result: Option<Box<RawValue>>,
+    error: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Info {
+    name: String,
+    title: Option<String>,
+    #[serde(default)]
+    version: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Method {
+    name: String,
 }

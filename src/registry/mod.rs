@@ -7,7 +7,7 @@
 //! The module must not know the configuration or sessions.
 //!
 //! Reading order: [`index`] (the file of a registry, and the registry for the page), [`source`] (its content, and archives),
-//! [`archive`], [`package`] (npm, Python and other programs), [`install`] (the steps, and the record), [`verify`] (the first start).
+//! [`archive`], [`package`] (npm, Python and other programs), [`install`] (the steps, the record, and the first start).
 //!
 //! Rules of the design:
 //!
@@ -23,10 +23,10 @@ mod index;
 mod install;
 mod package;
 mod source;
-mod verify;
 
 pub use self::index::{Entry, Index, IndexError, Kind, Listing, ListingError};
-pub use self::install::{InstallError, Installed, Installer, Record, Request, installed};
+pub use self::install::{
+    Answer, InstallError, Installed, Installer, Record, Request, VerifyError, installed, verify,
+};
 pub use self::package::Programs;
 pub use self::source::{DEFAULT_SOURCE, Source, SourceError};
-pub use self::verify::{Answer, VerifyError, verify};

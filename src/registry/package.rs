@@ -27,11 +27,8 @@ pub enum PackageError {
     },
     #[error("the package {0} has no program, or several and none with its name")]
     NoProgram(String),
-    #[error("could not read the installed package {name}")]
-    Read {
-        name: String,
-        source: std::io::Error,
-    },
+    #[error("could not read the installed package {0}")]
+    Read(String, #[source] std::io::Error),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +77,6 @@ impl PackageSpec {
         })
     }
 
-    /// Installs the package with npm. Returns its program.
     pub(super) async fn install_npm(
         &self,
         programs: &Programs,
@@ -89,19 +85,13 @@ impl PackageSpec {
     ) -> Result<PathBuf, PackageError> {
         let spec = format!("{}@{}", self.name, self.version);
         let prefix = folder.to_string_lossy();
-        let mut scripts = "--ignore-scripts";
-        if allow_scripts {
-            scripts = "--ignore-scripts=false";
-        }
-        let options = ["--no-audit", "--no-fund", "--omit=dev", scripts];
-        let start = ["install", "--prefix", &*prefix];
-        let arguments = [&start[..], &options, &["--", &*spec]].concat();
+        let scripts = format!("--ignore-scripts={}", !allow_scripts);
+        let options = ["--no-audit", "--no-fund", "--omit=dev", &scripts];
+        let start = ["install", "--prefix", &prefix];
+        let arguments = [&start[..], &options, &["--", &spec]].concat();
         programs.run(Path::new("npm"), &arguments, folder).await?;
         let modules = folder.join("node_modules");
-        let read = |source| PackageError::Read {
-            name: self.name.clone(),
-            source,
-        };
+        let read = |error| PackageError::Read(self.name.clone(), error);
         let manifest = modules.join(&self.name).join("package.json");
         let manifest = std::fs::read(manifest).map_err(read)?;
         let manifest = serde_json::from_slice(&manifest);
@@ -160,7 +150,6 @@ impl PackageSpec {
     }
 }
 
-/// The members of `package.json` that an installation needs.
 #[derive(Debug, Deserialize)]
 struct Manifest {
     version: String,
@@ -187,17 +176,14 @@ const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    #[error("{program}: {source}; install it, or choose another distribution with --kind")]
-    Missing {
-        program: String,
-        source: ResolveError,
-    },
-    #[error("could not start {program}")]
-    Spawn { program: String, source: SpawnError },
-    #[error("{program} did not end within {} minutes", TIMEOUT.as_secs() / 60)]
-    Timeout { program: String },
-    #[error("{program} failed: {output}")]
-    Failed { program: String, output: String },
+    #[error("{0}: {1}; install it, or choose another distribution with --kind")]
+    Missing(String, #[source] ResolveError),
+    #[error("could not start {0}")]
+    Spawn(String, #[source] SpawnError),
+    #[error("{} did not end within {} minutes", .0, TIMEOUT.as_secs() / 60)]
+    Timeout(String),
+    #[error("{0} failed: {1}")]
+    Failed(String, String),
 }
 
 #[derive(Debug, Clone)]
@@ -210,12 +196,10 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Whether the program is on `PATH`.
     pub(super) fn has(&self, program: &str) -> bool {
         resolve(program.as_ref(), &self.path).is_ok()
     }
 
-    /// Runs a program in a folder to its end. Returns its output.
     pub(super) async fn run(
         &self,
         program: &Path,
@@ -224,10 +208,7 @@ impl Programs {
     ) -> Result<String, ProgramError> {
         let name = program.display().to_string();
         let resolved = resolve(program.as_os_str(), &self.path);
-        let resolved = resolved.map_err(|source| ProgramError::Missing {
-            program: name.clone(),
-            source,
-        })?;
+        let resolved = resolved.map_err(|error| ProgramError::Missing(name.clone(), error))?;
         let spec = ChildSpec {
             program: resolved,
             args: arguments.iter().map(Into::into).collect(),
@@ -241,10 +222,7 @@ impl Programs {
             },
         };
         let spawned = self.spawner.spawn(spec).await;
-        let mut child = spawned.map_err(|source| ProgramError::Spawn {
-            program: name.clone(),
-            source,
-        })?;
+        let mut child = spawned.map_err(|error| ProgramError::Spawn(name.clone(), error))?;
         let mut stdout = child.take_stdout().expect("a new child has its stdout");
         let mut output = String::new();
         let ended = timeout(TIMEOUT, async {
@@ -256,17 +234,14 @@ impl Programs {
         });
         let Ok(exit) = ended.await else {
             child.kill().await;
-            return Err(ProgramError::Timeout { program: name });
+            return Err(ProgramError::Timeout(name));
         };
         if exit.code == Some(0) {
             return Ok(output);
         }
         let tail = child.stderr.tail();
         let output = if tail.trim().is_empty() { output } else { tail };
-        Err(ProgramError::Failed {
-            program: name,
-            output: output.trim().to_owned(),
-        })
+        Err(ProgramError::Failed(name, output.trim().to_owned()))
     }
 }
 

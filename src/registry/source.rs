@@ -28,31 +28,24 @@ const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error("could not read {}", .path.display())]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("could not write {}", .path.display())]
-    Write {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{url:?} is not a URL with https, or with http of this machine")]
-    Url { url: String },
-    #[error("could not load {url}")]
-    Request { url: String, source: RequestError },
-    #[error("{url} answered with status {status}")]
-    Status { url: String, status: u16 },
-    #[error("{url} did not answer in time")]
-    Timeout { url: String },
-    #[error("{url} redirects too often")]
-    Redirects { url: String },
-    #[error("{name} is larger than the limit of {limit} bytes")]
-    TooLarge { name: String, limit: u64 },
+    #[error("could not read {}", .0.display())]
+    Read(PathBuf, #[source] Error),
+    #[error("could not write {}", .0.display())]
+    Write(PathBuf, #[source] Error),
+    #[error("{0:?} is not a URL with https, or with http of this machine")]
+    Url(String),
+    #[error("could not load {0}")]
+    Request(String, #[source] RequestError),
+    #[error("{0} answered with status {1}")]
+    Status(String, u16),
+    #[error("{0} did not answer in time")]
+    Timeout(String),
+    #[error("{0} redirects too often")]
+    Redirects(String),
+    #[error("{0} is larger than the limit of {1} bytes")]
+    TooLarge(String, u64),
 }
 
-/// Where a registry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Url(String),
@@ -68,7 +61,6 @@ impl Source {
         }
     }
 
-    /// Whether it needs TLS.
     pub fn uses_tls(&self) -> bool {
         matches!(self, Self::Url(url) if url.starts_with("https:"))
     }
@@ -83,73 +75,67 @@ impl Source {
                 let mut file = open_regular(path, MAX_INDEX_BYTES as u64)?;
                 let mut content = Vec::new();
                 let read = file.read_to_end(&mut content);
-                read.map_err(|source| SourceError::read(path, source))?;
+                read.map_err(|error| SourceError::Read(path.to_owned(), error))?;
                 Ok(content.into())
             }
         }
     }
 
-    /// Copies an archive to a file. Returns its SHA-256. An archive of a registry on this machine can be a path relative to
-    /// the registry.
+    /// Copies an archive to a file. Returns its SHA-256 in hexadecimal. An archive of a registry on this machine can be a path
+    /// relative to the registry.
     pub(super) async fn fetch(
         &self,
         client: &Client,
         archive: &str,
         to: &Path,
-    ) -> Result<[u8; 32], SourceError> {
+    ) -> Result<String, SourceError> {
         if archive.contains("://") {
-            return download(client, archive, to).await;
+            download(client, archive, to).await?;
+        } else {
+            let Self::File(registry) = self else {
+                return Err(SourceError::Url(archive.to_owned()));
+            };
+            let from = registry.parent().unwrap_or(Path::new("")).join(archive);
+            let mut file = open_regular(&from, MAX_ARCHIVE_BYTES)?;
+            let copied = File::create(to).and_then(|mut copy| std::io::copy(&mut file, &mut copy));
+            copied.map_err(|error| SourceError::Read(from.clone(), error))?;
         }
-        let Self::File(registry) = self else {
-            return Err(SourceError::url(archive));
-        };
-        let from = registry.parent().unwrap_or(Path::new("")).join(archive);
-        let failed = |source| SourceError::read(&from, source);
-        let mut file = open_regular(&from, MAX_ARCHIVE_BYTES)?;
-        let mut copy = File::create(to).map_err(failed)?;
-        let mut hash = Sha256::new();
-        let mut block = vec![0; 64 << 10];
-        loop {
-            match file.read(&mut block).map_err(failed)? {
-                0 => return Ok(hash.finalize().into()),
-                read => {
-                    hash.update(&block[..read]);
-                    copy.write_all(&block[..read]).map_err(failed)?;
-                }
-            }
-        }
+        sha256(to).map_err(|error| SourceError::Read(to.to_owned(), error))
     }
 }
 
-impl SourceError {
-    fn url(url: &str) -> Self {
-        let url = url.to_owned();
-        Self::Url { url }
+fn sha256(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut block = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut block)? {
+            0 => break,
+            read => hash.update(&block[..read]),
+        }
     }
-
-    fn read(path: &Path, source: Error) -> Self {
-        let path = path.to_owned();
-        Self::Read { path, source }
+    let mut hex = String::new();
+    for byte in hash.finalize() {
+        hex += &format!("{byte:02x}");
     }
+    Ok(hex)
 }
 
-/// Waits for a step of a request.
 async fn within<T>(
     url: &str,
     time: Duration,
     step: impl Future<Output = Result<T, RequestError>>,
 ) -> Result<T, SourceError> {
-    let url = url.to_owned();
     match timeout(time, step).await {
-        Ok(done) => done.map_err(|source| SourceError::Request { url, source }),
-        Err(_) => Err(SourceError::Timeout { url }),
+        Ok(done) => done.map_err(|error| SourceError::Request(url.to_owned(), error)),
+        Err(_) => Err(SourceError::Timeout(url.to_owned())),
     }
 }
 
 /// Opens a file of this machine. The path can be in the file of a registry, and a FIFO or a device would block the read or
 /// never end.
 fn open_regular(path: &Path, limit: u64) -> Result<File, SourceError> {
-    let read = |source| SourceError::read(path, source);
+    let read = |error| SourceError::Read(path.to_owned(), error);
     let mut options = OpenOptions::new();
     // Opening a FIFO waits for its writer otherwise.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -161,20 +147,15 @@ fn open_regular(path: &Path, limit: u64) -> Result<File, SourceError> {
         return Err(read(Error::new(ErrorKind::InvalidInput, detail)));
     }
     if metadata.len() > limit {
-        let name = path.display().to_string();
-        return Err(SourceError::TooLarge { name, limit });
+        return Err(SourceError::TooLarge(path.display().to_string(), limit));
     }
     Ok(file)
 }
 
-async fn download(client: &Client, url: &str, to: &Path) -> Result<[u8; 32], SourceError> {
+async fn download(client: &Client, url: &str, to: &Path) -> Result<(), SourceError> {
     let mut body = get(client, url).await?.into_body();
-    let write = |source| SourceError::Write {
-        path: to.to_owned(),
-        source,
-    };
+    let write = |error| SourceError::Write(to.to_owned(), error);
     let mut file = File::create(to).map_err(write)?;
-    let mut hash = Sha256::new();
     let mut size = 0_u64;
     loop {
         let frame = async {
@@ -182,18 +163,15 @@ async fn download(client: &Client, url: &str, to: &Path) -> Result<[u8; 32], Sou
             frame.map_err(|error| RequestError::interrupted(&error))
         };
         let Some(frame) = within(url, SILENCE_TIMEOUT, frame).await? else {
-            return Ok(hash.finalize().into());
+            return Ok(());
         };
         let Some(data) = frame.data_ref() else {
             continue;
         };
         size += data.len() as u64;
         if size > MAX_ARCHIVE_BYTES {
-            let name = url.to_owned();
-            let limit = MAX_ARCHIVE_BYTES;
-            return Err(SourceError::TooLarge { name, limit });
+            return Err(SourceError::TooLarge(url.to_owned(), MAX_ARCHIVE_BYTES));
         }
-        hash.update(data);
         file.write_all(data).map_err(write)?;
     }
 }
@@ -204,7 +182,7 @@ async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceErr
         let agent = concat!("acp-gateway/", env!("CARGO_PKG_VERSION"));
         let request = Request::get(checked(&next)?).header(header::USER_AGENT, agent);
         let request = request.body(Full::new(Bytes::new()));
-        let request = request.map_err(|_| SourceError::url(&next))?;
+        let request = request.map_err(|_| SourceError::Url(next.clone()))?;
         let response = within(url, RESPONSE_TIMEOUT, client.send(request)).await?;
         let status = response.status();
         if status.is_success() {
@@ -213,20 +191,15 @@ async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceErr
         let location = response.headers().get(header::LOCATION);
         match location.and_then(|value| value.to_str().ok()) {
             Some(location) if status.is_redirection() => next = redirected(&next, location)?,
-            _ => {
-                let url = url.to_owned();
-                let status = status.as_u16();
-                return Err(SourceError::Status { url, status });
-            }
+            _ => return Err(SourceError::Status(url.to_owned(), status.as_u16())),
         }
     }
-    let url = url.to_owned();
-    Err(SourceError::Redirects { url })
+    Err(SourceError::Redirects(url.to_owned()))
 }
 
 /// The target of a redirect. One from https leads to https.
 fn redirected(from: &str, location: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::url(location);
+    let wrong = || SourceError::Url(location.to_owned());
     if location.starts_with('/') && !location.starts_with("//") {
         let from: Uri = from.parse().map_err(|_| wrong())?;
         let scheme = from.scheme_str().ok_or_else(wrong)?;
@@ -253,7 +226,9 @@ fn checked(url: &str) -> Result<Uri, SourceError> {
         (Some("http"), Some(host)) => is_loopback(host),
         _ => false,
     };
-    parsed.filter(allowed).ok_or_else(|| SourceError::url(url))
+    parsed
+        .filter(allowed)
+        .ok_or_else(|| SourceError::Url(url.to_owned()))
 }
 
 #[cfg(test)]

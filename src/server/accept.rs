@@ -16,14 +16,17 @@ use super::connection_io::Activity;
 use super::connection_limit::{AcquireError, ConnectionPermit, ConnectionUse, Connections};
 use super::listeners::Listeners;
 
+use crate::auth::Network;
+use crate::server::limits::Limits;
 use crate::stream::StreamWorkers;
+use crate::stream::limits::Limits as StreamLimits;
 use base::shutdown::Shutdown;
-use base::types::network::client_network;
-use base::types::{Limits, Network};
+use base::types::client_network;
 
 #[derive(Clone)]
 pub struct Acceptor {
     pub limits: Arc<Limits>,
+    pub stream_limits: Arc<StreamLimits>,
     /// The addresses of trusted proxies. Many clients share such an address, so it has no connection limit of
     /// its own.
     pub proxies: Vec<Network>,
@@ -56,7 +59,13 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
     let Acceptor {
         limits, shutdown, ..
     } = &acceptor;
-    let context = ConnectionContext::new(router, limits, acceptor.stream_workers.clone(), shutdown);
+    let context = ConnectionContext::new(
+        router,
+        limits,
+        &acceptor.stream_limits,
+        acceptor.stream_workers.clone(),
+        shutdown,
+    );
     let connections = Connections::new(
         limits,
         acceptor.proxies.clone(),
@@ -69,7 +78,9 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
         acceptor,
         waiting,
     };
-    listeners.all().for_each(set_listen_backlog);
+    for listener in listeners.all() {
+        set_listen_backlog(listener);
+    }
     let mut retries = tokio::time::interval(INTERVAL);
     retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -280,13 +291,15 @@ mod waiting_tests {
 
     #[test]
     fn newest_socket_is_served_first_and_the_others_keep_their_order() {
-        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        let mut waiting = WaitingSockets::new(MAX);
+        let now = Instant::now();
         for socket in 0..4 {
             waiting.push(socket, peer(1), now);
         }
         waiting.push(4, peer(2), now);
         let admit = |waiting: &mut WaitingSockets<i32>, places: i32| {
-            let (left, mut served) = (Cell::new(places), Vec::new());
+            let left = Cell::new(places);
+            let mut served = Vec::new();
             let acquire = |address| {
                 let is_busy = address == peer(1).ip() && left.get() == 0;
                 left.set((left.get() - 1).max(0));
@@ -307,7 +320,8 @@ mod waiting_tests {
 
     #[test]
     fn socket_is_closed_after_its_wait_and_if_nothing_can_be_evicted() {
-        let (mut waiting, start) = (WaitingSockets::new(MAX), Instant::now());
+        let mut waiting = WaitingSockets::new(MAX);
+        let start = Instant::now();
         waiting.push("old", peer(1), start);
         waiting.push("new", peer(2), start + INTERVAL);
         let never = |_, _, ()| unreachable!("there is no place");
@@ -326,7 +340,8 @@ mod waiting_tests {
 
     #[test]
     fn number_of_sockets_is_bounded() {
-        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        let mut waiting = WaitingSockets::new(MAX);
+        let now = Instant::now();
         for socket in 0..=MAX {
             waiting.push(socket, peer(1), now);
         }
@@ -335,7 +350,8 @@ mod waiting_tests {
 
     #[test]
     fn full_queue_delays_accepts_until_its_oldest_socket_is_old() {
-        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        let mut waiting = WaitingSockets::new(MAX);
+        let now = Instant::now();
         for socket in 1..MAX {
             waiting.push(socket, peer(1), now);
         }

@@ -30,9 +30,10 @@ use super::response_body::{
     ConnectionBacklog, GlobalBacklog, ResponseBody, SharedBody, UnsentBytes, run_until_stalled,
 };
 
+use crate::server::limits::Limits;
+use crate::stream::limits::Limits as StreamLimits;
 use crate::stream::{SocketOwner, SocketStream, StreamWorkers, register_with};
 use base::shutdown::Shutdown;
-use base::types::Limits;
 
 /// How long an idle connection stays open while the gateway closes: a request may be on its way.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
@@ -40,12 +41,24 @@ const CLOSE_GRACE: Duration = Duration::from_millis(200);
 /// [`CLOSE_GRACE`], because the client of an HTTP/2 connection without a request must first receive a GOAWAY.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
+/// The number of bytes that hyper buffers for a connection, including the head of a request. A larger head fails with 431.
+const MAX_HTTP_BUFFER_BYTES: usize = 64 << 10;
+/// The send buffer in bytes of an event stream on its own socket. It is smaller than that of other connections, because
+/// the data in flight to many readers of one log exceeds the processor's cache and then costs more for each byte.
+const STREAM_SEND_BUFFER_BYTES: usize = 128 << 10;
+/// HTTP/2: the number of concurrent requests, the number of pending resets, and the size in bytes of a request head.
+/// Beyond them, the gateway rejects the request.
+const MAX_H2_STREAMS: u32 = 128;
+const MAX_H2_PENDING_RESETS: usize = 20;
+const MAX_H2_HEADER_BYTES: u32 = 16 << 10;
+
 pub(super) struct ConnectionContext {
     builder: Builder<H2Executor>,
     backlog: Arc<GlobalBacklog>,
     flood_log: FloodLog,
     router: Router,
     limits: Arc<Limits>,
+    stream_limits: Arc<StreamLimits>,
     stream_workers: StreamWorkers,
     shutdown: Shutdown,
     runtime: Handle,
@@ -56,15 +69,17 @@ impl ConnectionContext {
     pub(super) fn new(
         router: Router,
         limits: &Arc<Limits>,
+        stream_limits: &Arc<StreamLimits>,
         stream_workers: StreamWorkers,
         shutdown: &Shutdown,
     ) -> Self {
         Self {
-            builder: builder(limits, shutdown),
+            builder: builder(limits, stream_limits, shutdown),
             backlog: GlobalBacklog::new(limits),
             flood_log: FloodLog::default(),
             router,
             limits: Arc::clone(limits),
+            stream_limits: Arc::clone(stream_limits),
             stream_workers,
             shutdown: shutdown.clone(),
             runtime: Handle::current(),
@@ -117,9 +132,8 @@ impl RequestHandler {
             }
             self.send_backlog.start_response();
             let shared = response.extensions().get::<SharedBody>().is_some();
-            Ok(response.map(|body| {
-                ResponseBody::new(body, self.send_backlog, open).count_unsent(unsent, shared)
-            }))
+            Ok(response
+                .map(|body| ResponseBody::new(body, self.send_backlog, open, unsent, shared)))
         }
     }
 }
@@ -138,13 +152,15 @@ pub(super) async fn serve_connection(
     let ConnectionContext {
         limits, shutdown, ..
     } = &*context;
-    set_socket_options(&stream, limits);
+    let stall_timeout = context.stream_limits.write_stall_timeout;
+    set_socket_options(&stream, limits, stall_timeout);
     let io = ConnectionIo::new(
         stream,
         read_buf,
-        limits.write_stall_timeout,
+        stall_timeout,
         activity.clone(),
-        context.flood_log.of_peer(peer),
+        context.flood_log.clone(),
+        peer,
     );
     let send_backlog = io.send_backlog();
     let hijack = io.hijack();
@@ -164,8 +180,11 @@ pub(super) async fn serve_connection(
             .builder
             .serve_connection_with_upgrades(TokioIo::new(io), service),
     );
-    let (mut ending, mut asked, mut draining) = (false, false, false);
-    let (mut last_request, mut next_check) = (None, Instant::now() + limits.header_timeout);
+    let mut ending = false;
+    let mut asked = false;
+    let mut draining = false;
+    let mut last_request = None;
+    let mut next_check = Instant::now() + limits.header_timeout;
     loop {
         tokio::select! {
             ended = ended_or_hijacked(connection.as_mut(), &hijack) => {
@@ -199,11 +218,16 @@ pub(super) async fn serve_connection(
                     activity.response_in_progress();
                 }
                 match activity.next_check(limits, permit.is_crowded()) {
-                    Some(next) => (next_check, asked) = (next, false),
+                    Some(next) => {
+                        next_check = next;
+                        asked = false;
+                    }
                     // The first step is a graceful shutdown, so that a request on its way is not lost.
                     None if !asked => {
-                        let wait = if activity.is_multiplexed() { limits.write_stall_timeout } else { GOAWAY_GRACE };
-                        (next_check, asked, ending) = (now + wait, true, true);
+                        let wait = if activity.is_multiplexed() { stall_timeout } else { GOAWAY_GRACE };
+                        next_check = now + wait;
+                        asked = true;
+                        ending = true;
                         connection.as_mut().graceful_shutdown();
                     }
                     None => return,
@@ -247,10 +271,7 @@ async fn sleep_until_some(time: Option<Instant>) {
 }
 
 fn start_stream(context: &ConnectionContext, stream: SocketStream) {
-    let limits = &context.limits;
-    let buffer = limits
-        .stream_send_buffer_bytes
-        .min(limits.send_buffer_bytes);
+    let buffer = STREAM_SEND_BUFFER_BYTES.min(context.limits.send_buffer_bytes);
     if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&stream.socket, buffer) {
         tracing::debug!(%error, "could not set the send buffer size of a socket");
     }
@@ -272,9 +293,12 @@ impl SocketOwner for ReturnPath {
         if !self.reusable {
             return;
         }
-        let context = self.context;
-        let peer = self.peer;
-        let permit = self.permit;
+        let Self {
+            context,
+            peer,
+            permit,
+            ..
+        } = *self;
         let stream = match register_with(socket, &context.runtime) {
             Ok(stream) => stream,
             Err(error) => {
@@ -291,12 +315,12 @@ impl SocketOwner for ReturnPath {
 
 /// Disables Nagle's algorithm, limits the send buffer for slow readers, and enables keep-alive probes for
 /// dead peers.
-fn set_socket_options(stream: &TcpStream, limits: &Limits) {
+fn set_socket_options(stream: &TcpStream, limits: &Limits, stall_timeout: Duration) {
     use rustix::net::sockopt;
     let set = stream.set_nodelay(true).and_then(|()| {
         sockopt::set_socket_send_buffer_size(stream, limits.send_buffer_bytes)?;
         sockopt::set_socket_keepalive(stream, true)?;
-        sockopt::set_tcp_keepidle(stream, limits.write_stall_timeout)?;
+        sockopt::set_tcp_keepidle(stream, stall_timeout)?;
         Ok(())
     });
     if let Err(error) = set {
@@ -304,26 +328,30 @@ fn set_socket_options(stream: &TcpStream, limits: &Limits) {
     }
 }
 
-fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
+fn builder(
+    limits: &Limits,
+    stream_limits: &StreamLimits,
+    shutdown: &Shutdown,
+) -> Builder<H2Executor> {
     let mut builder = Builder::new(H2Executor {
         shutdown: shutdown.clone(),
-        stall: limits.write_stall_timeout,
+        stall: stream_limits.write_stall_timeout,
     });
     builder
         .http1()
         .timer(TokioTimer::new())
         // [`Activity`] distinguishes the time limit of a head from that of an idle connection.
         .header_read_timeout(None)
-        .max_buf_size(limits.max_http_buffer_bytes)
+        .max_buf_size(MAX_HTTP_BUFFER_BYTES)
         .keep_alive(true);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.max_h2_streams)
-        .max_pending_accept_reset_streams(limits.max_h2_pending_resets)
-        .max_header_list_size(limits.max_h2_header_bytes)
-        .max_send_buf_size(limits.max_http_buffer_bytes)
-        .keep_alive_interval(limits.keep_alive_interval)
+        .max_concurrent_streams(MAX_H2_STREAMS)
+        .max_pending_accept_reset_streams(MAX_H2_PENDING_RESETS)
+        .max_header_list_size(MAX_H2_HEADER_BYTES)
+        .max_send_buf_size(MAX_HTTP_BUFFER_BYTES)
+        .keep_alive_interval(stream_limits.keep_alive_interval)
         .keep_alive_timeout(limits.header_timeout);
     builder
 }

@@ -2,6 +2,7 @@
 //! out, and it buffers little until then. It rejects floods of HTTP/2 frames before hyper reads them. When hyper drops it, a stream can take over the socket.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,11 +17,11 @@ use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::connection_limit::{ConnectionPermit, ReadPermission};
-use super::frame_limiter::{FloodReporter, FrameLimiter};
+use super::frame_limiter::{FloodLog, FrameLimiter};
 use super::hijack::Hijack;
 
+use crate::server::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::Limits;
 
 /// The number of unwritten bytes at which a body must wait before it yields the next chunk.
 const MAX_UNWRITTEN_BYTES: usize = 8 << 10;
@@ -87,7 +88,8 @@ pub(super) struct ConnectionIo<S: Unpin = TcpStream> {
     send_backlog: SendBacklog,
     activity: Activity,
     frame_limiter: FrameLimiter,
-    floods: FloodReporter,
+    flood_log: FloodLog,
+    peer: SocketAddr,
 }
 
 impl<S: Unpin> ConnectionIo<S> {
@@ -96,7 +98,8 @@ impl<S: Unpin> ConnectionIo<S> {
         read_buf: Bytes,
         write_timeout: Duration,
         activity: Activity,
-        floods: FloodReporter,
+        flood_log: FloodLog,
+        peer: SocketAddr,
     ) -> Self {
         Self {
             socket: Some(socket),
@@ -107,7 +110,8 @@ impl<S: Unpin> ConnectionIo<S> {
             send_backlog: SendBacklog::default(),
             activity,
             frame_limiter: FrameLimiter::new(),
-            floods,
+            flood_log,
+            peer,
         }
     }
 
@@ -188,7 +192,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
             self.hijack.bytes_read(more);
             self.activity.bytes_received(more.len());
             if let Err(flood) = self.frame_limiter.read(more) {
-                self.floods.report(flood);
+                self.flood_log.report(self.peer, flood);
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
         }
@@ -374,16 +378,22 @@ mod tests {
 
     use super::*;
     use crate::server::connection_limit::ConnectionPermit;
-    use crate::server::frame_limiter::FloodLog;
 
     const STALL: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
     async fn a_stalled_peer_times_out_and_a_slow_peer_does_not() {
         let (ours, mut peer) = duplex(4);
-        let floods = FloodLog::default().of_peer(([127, 0, 0, 1], 1).into());
+        let address = ([127, 0, 0, 1], 1).into();
         let activity = Activity::new(ConnectionPermit::unlimited());
-        let mut guarded = ConnectionIo::new(ours, Bytes::new(), STALL, activity, floods);
+        let mut guarded = ConnectionIo::new(
+            ours,
+            Bytes::new(),
+            STALL,
+            activity,
+            FloodLog::default(),
+            address,
+        );
         let start = Instant::now();
         let slow = async {
             for _ in 0..4 {
@@ -406,7 +416,8 @@ mod activity_tests {
     use super::*;
 
     fn limits() -> Limits {
-        let (header, connection_idle) = (Duration::from_secs(10), Duration::from_secs(100));
+        let header = Duration::from_secs(10);
+        let connection_idle = Duration::from_secs(100);
         Limits {
             header_timeout: header,
             connection_idle_timeout: connection_idle,
@@ -431,10 +442,8 @@ mod activity_tests {
             Some(10),
             "before the first request"
         );
-        let (one, two) = (
-            activity.begin(Version::HTTP_11, false),
-            activity.begin(Version::HTTP_11, false),
-        );
+        let one = activity.begin(Version::HTTP_11, false);
+        let two = activity.begin(Version::HTTP_11, false);
         advance(5).await;
         assert_eq!(seconds_left(&activity, false), None);
         drop(one);

@@ -27,9 +27,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::body_memory::{BodyCharge, BodyMemoryFull};
+use crate::auth::Network;
+use crate::server::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::network::client_network;
-use base::types::{Limits, Network};
+use base::types::client_network;
 
 /// The header of a short frame of a client (RFC 6455, section 5.2): two bytes and the mask.
 const CONTROL_HEADER_BYTES: usize = 6;
@@ -182,12 +183,11 @@ impl Connections {
         let is_proxy = table.proxies.iter().any(|proxy| proxy.contains(address));
         let address = (!is_proxy).then(|| client_network(address));
         let id = table.lock().insert(&table.limits, address, now)?;
-        let authenticated = AtomicBool::new(false);
         Ok(ConnectionPermit(Arc::new(ConnectionGuard {
             table: Arc::clone(table),
             id,
             address,
-            authenticated,
+            authenticated: AtomicBool::new(false),
             messages: OnceLock::new(),
         })))
     }
@@ -291,7 +291,8 @@ impl ConnectionPermit {
             if self.is_authenticated() {
                 Some(Arc::default())
             } else {
-                counts.eviction(self.0.id)
+                let connection = counts.unauthenticated.get(&self.0.id);
+                connection.map(|connection| Arc::clone(&connection.eviction))
             }
         };
         // An evicted connection is not in the table.
@@ -303,7 +304,8 @@ impl ConnectionPermit {
     /// Whether more than half of a limit is in use that applies to this connection.
     pub(super) fn is_crowded(&self) -> bool {
         let ConnectionGuard { table, address, .. } = &*self.0;
-        let (limits, counts) = (&table.limits, table.lock());
+        let limits = &table.limits;
+        let counts = table.lock();
         let of_address = counts.of_address(*address);
         let unauthenticated = !self.is_authenticated()
             && (counts.unauthenticated.len() > max_unauthenticated(limits) / 2
@@ -351,12 +353,6 @@ impl Counts {
             .unwrap_or_default()
     }
 
-    fn eviction(&self, id: u64) -> Option<Arc<Notify>> {
-        self.unauthenticated
-            .get(&id)
-            .map(|connection| Arc::clone(&connection.eviction))
-    }
-
     fn insert(
         &mut self,
         limits: &Limits,
@@ -382,10 +378,9 @@ impl Counts {
             counts.open += 1;
             counts.unauthenticated += 1;
         }
-        let eviction = Arc::default();
         let connection = Unauthenticated {
             address,
-            eviction,
+            eviction: Arc::default(),
             first_read: None,
             received: 0,
             requests: 0,
@@ -448,7 +443,8 @@ impl Counts {
             .unauthenticated
             .iter()
             .find(|(_, other)| is_candidate(other))?;
-        let (id, address) = (*id, oldest.address);
+        let id = *id;
+        let address = oldest.address;
         oldest.eviction.notify_one();
         self.evicted.insert(id, oldest.request_bytes());
         self.release(id, address, false);

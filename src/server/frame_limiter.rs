@@ -36,7 +36,7 @@ const RECEIVED_BYTES_PER_TOKEN: usize = 128;
 /// costs more tokens than it returns.
 const WRITTEN_BYTES_PER_TOKEN: usize = 32;
 /// The `CONTINUATION` frames of one header block, and the encoded bytes of the block. h2 accepts fewer decoded bytes
-/// (`max_h2_header_bytes`), and rejects a request within these bounds with 431.
+/// (`MAX_H2_HEADER_BYTES`), and rejects a request within these bounds with 431.
 const MAX_CONTINUATION_FRAMES: u32 = 8;
 const MAX_HEADER_BLOCK_BYTES: usize = 128 << 10;
 
@@ -296,10 +296,14 @@ struct Recent {
 }
 
 impl FloodLog {
-    pub(super) fn of_peer(&self, peer: SocketAddr) -> FloodReporter {
-        FloodReporter {
-            log: self.clone(),
-            peer,
+    pub(super) fn report(&self, peer: SocketAddr, flood: Flood) {
+        if let Some(suppressed) = self.next_line(Instant::now()) {
+            tracing::warn!(
+                %peer,
+                frame = %flood,
+                suppressed,
+                "closed an HTTP/2 connection: the client sent too many frames that make no progress"
+            );
         }
     }
 
@@ -311,24 +315,6 @@ impl FloodLog {
         }
         recent.last_line = Some(now);
         Some(std::mem::take(&mut recent.suppressed))
-    }
-}
-
-pub(super) struct FloodReporter {
-    log: FloodLog,
-    peer: SocketAddr,
-}
-
-impl FloodReporter {
-    pub(super) fn report(&self, flood: Flood) {
-        if let Some(suppressed) = self.log.next_line(Instant::now()) {
-            tracing::warn!(
-                peer = %self.peer,
-                frame = %flood,
-                suppressed,
-                "closed an HTTP/2 connection: the client sent too many frames that make no progress"
-            );
-        }
     }
 }
 
@@ -502,7 +488,8 @@ mod flood_log_tests {
 
     #[test]
     fn one_line_in_an_interval_counts_the_others() {
-        let (log, now) = (FloodLog::default(), Instant::now());
+        let log = FloodLog::default();
+        let now = Instant::now();
         assert_eq!(log.next_line(now), Some(0));
         assert_eq!(
             (log.next_line(now), log.next_line(now + INTERVAL / 2)),

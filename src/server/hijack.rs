@@ -97,7 +97,8 @@ impl HeadScanner {
                 LineState::CarriageReturn => from == end,
                 LineState::Text => false,
             };
-            (self.line, from) = (LineState::Empty, end + 1);
+            self.line = LineState::Empty;
+            from = end + 1;
             self.blank_lines = self.blank_lines.saturating_add(u8::from(empty));
             self.ends_with_head = empty && from == bytes.len();
         }
@@ -110,7 +111,8 @@ impl HeadScanner {
 
     /// A response was written. A client that does not pipeline now sends the next head.
     fn response_flushed(&mut self) {
-        (self.blank_lines, self.ends_with_head) = (0, false);
+        self.blank_lines = 0;
+        self.ends_with_head = false;
     }
 
     /// Whether hyper has read nothing after the request that it just parsed.
@@ -170,7 +172,8 @@ impl<S> Hijack<S> {
     /// Receives the socket of the dropped connection, and the bytes that hyper has not read.
     pub(super) fn release_socket(&self, socket: Option<S>, read_buf: Bytes) {
         let mut handoff = self.lock();
-        (handoff.socket, handoff.read_buf) = (socket, read_buf);
+        handoff.socket = socket;
+        handoff.read_buf = read_buf;
     }
 }
 
@@ -219,21 +222,14 @@ impl Hijack {
         owner: impl FnOnce(bool) -> Box<dyn SocketOwner>,
     ) -> Option<SocketStream> {
         let mut handoff = self.lock();
-        let (
-            socket,
-            PendingStream {
-                stream,
-                head,
-                reusable,
-            },
-        ) = handoff.socket.take().zip(handoff.pending.take())?;
+        let (socket, pending) = handoff.socket.take().zip(handoff.pending.take())?;
         let read_buf = std::mem::take(&mut handoff.read_buf);
         Some(SocketStream {
-            stream,
-            head,
+            stream: pending.stream,
+            head: pending.head,
             socket,
             read_buf,
-            owner: owner(reusable && !handoff.sent_more),
+            owner: owner(pending.reusable && !handoff.sent_more),
         })
     }
 }
@@ -277,7 +273,8 @@ impl StreamingBody {
 
 /// The response that a stream writes. A stream that continues after the replay can hijack the connection.
 pub(crate) fn stream_response(stream: Stream) -> Response {
-    let (media_type, follows) = (stream.media_type(), stream.follows());
+    let media_type = stream.media_type();
+    let follows = stream.follows();
     let streaming = StreamingBody(Arc::new(Mutex::new(Some(Box::new(stream)))));
     let body_stream = streaming.clone();
     // The body is written after the span of the request ends, so the span is attached to the future.

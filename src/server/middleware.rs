@@ -20,9 +20,8 @@ use super::hijack::{EventStream, REQUEST_ID};
 use super::response_body::ConnectionBacklog;
 use crate::auth::{AdmissionError, Policy};
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{
-    Ids, LimitExceeded, Principal, PrincipalKey, PrincipalLimit, PrincipalLimits, PublicPath,
-};
+use base::types::{Ids, LimitExceeded, Principal, PrincipalKey, PrincipalLimit, PrincipalLimits};
+use events::api::PublicPath;
 
 /// A year, the usual value. The gateway knows nothing about other hosts of the domain, so there is no
 /// `includeSubDomains`.
@@ -76,7 +75,12 @@ impl RequestContext {
             .admit(parts, peer)
             .map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
-            mark_authenticated(parts);
+            if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
+                permit.authenticated();
+            }
+            if let Some(backlog) = parts.extensions.get::<Arc<ConnectionBacklog>>() {
+                backlog.authenticated();
+            }
             if let Some(charge) = parts.extensions.get::<Arc<BodyCharge>>() {
                 charge.set_principal(principal);
             }
@@ -92,22 +96,16 @@ impl RequestContext {
     }
 }
 
-fn mark_authenticated(parts: &Parts) {
-    if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
-        permit.authenticated();
-    }
-    if let Some(backlog) = parts.extensions.get::<Arc<ConnectionBacklog>>() {
-        backlog.authenticated();
-    }
-}
-
 /// Assigns the request id and sets the response headers. The outermost layer of the router.
 pub(crate) async fn finish_response(
     State(context): State<Arc<RequestContext>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let id = request_id(request.headers()).unwrap_or_else(|| new_request_id(&context.ids));
+    let id = request_id(request.headers()).unwrap_or_else(|| {
+        let id = HeaderValue::try_from(context.ids.uuid().to_string());
+        RequestId(id.expect("a UUID is plain ASCII"))
+    });
     // Every log line of the request has the same id as the problem document of the client.
     let span = tracing::error_span!("request", id = id.as_str());
     run_and_finish(&context, id, request, next)
@@ -128,20 +126,14 @@ async fn run_and_finish(
         .policy
         .allowed_cross_origin(request.headers())
         .map(str::to_owned);
-    let requires_tls = request
-        .extensions()
-        .get::<Peer>()
-        .is_some_and(|Peer(peer)| {
-            context
-                .policy
-                .requires_tls(request.uri(), request.headers(), peer.ip())
-        });
-    let public_path = request.extensions().get::<Peer>().and_then(|Peer(peer)| {
-        context
-            .policy
-            .public_path(request.uri(), request.headers(), peer.ip())
-            .cloned()
-    });
+    let policy = &context.policy;
+    let peer = request.extensions().get::<Peer>();
+    let peer = peer.map(|Peer(peer)| peer.ip());
+    let requires_tls =
+        peer.is_some_and(|peer| policy.requires_tls(request.uri(), request.headers(), peer));
+    let public_path = peer
+        .and_then(|peer| policy.public_path(request.uri(), request.headers(), peer))
+        .cloned();
     if let Some(path) = &public_path {
         request.extensions_mut().insert(path.clone());
     }
@@ -153,7 +145,9 @@ async fn run_and_finish(
     let uri = request.uri().clone();
     let mut response = next.run(request).await;
     drop(charge);
-    if is_internal_error(&response) {
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR
+        || response.extensions().get::<InternalError>().is_some()
+    {
         // The only place that reports these responses, so that no surface can omit it. The causes are in earlier lines.
         let path = match &public_path {
             Some(public) => public.join(uri.path()),
@@ -186,11 +180,6 @@ async fn run_and_finish(
     response
 }
 
-fn is_internal_error(response: &Response) -> bool {
-    response.status() == StatusCode::INTERNAL_SERVER_ERROR
-        || response.extensions().get::<InternalError>().is_some()
-}
-
 fn complete_location(headers: &mut HeaderMap, public: &PublicPath) {
     let location = headers
         .get(header::LOCATION)
@@ -208,10 +197,6 @@ fn request_id(headers: &HeaderMap) -> Option<RequestId> {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     ((1..=128).contains(&id.len()) && id.as_bytes().iter().all(plain))
         .then(|| RequestId(id.clone()))
-}
-
-fn new_request_id(ids: &Ids) -> RequestId {
-    RequestId(HeaderValue::try_from(ids.uuid().to_string()).expect("a UUID is plain ASCII"))
 }
 
 /// Permits only the client to store a response that it can validate, and no cache to store any other response.
@@ -384,7 +369,7 @@ impl RateLimits {
 #[cfg(test)]
 mod rate_limits_tests {
     use super::*;
-    use base::types::{Limits, Scopes, Tenant};
+    use base::types::{PrincipalDefaults, Scopes, Tenant};
 
     fn principal(id: &str) -> Principal {
         Principal {
@@ -397,9 +382,9 @@ mod rate_limits_tests {
 
     #[test]
     fn each_principal_has_its_own_bucket_with_its_limit() {
-        let limits = PrincipalLimits::new(&Limits {
+        let limits = PrincipalLimits::new(&PrincipalDefaults {
             max_prompts_per_minute: 2,
-            ..Limits::default()
+            ..PrincipalDefaults::default()
         });
         let rates = RateLimits::new(limits.clone());
         assert!(rates.check_prompt(&principal("a")).is_ok());
@@ -411,9 +396,9 @@ mod rate_limits_tests {
         );
         assert!(rates.check_prompt(&principal("b")).is_ok());
         assert!(rates.check_request(&principal("a")).is_ok());
-        limits.set_defaults(&Limits {
+        limits.set_defaults(&PrincipalDefaults {
             max_prompts_per_minute: 3,
-            ..Limits::default()
+            ..PrincipalDefaults::default()
         });
         assert!(rates.check_prompt(&principal("a")).is_ok());
     }

@@ -5,7 +5,7 @@
 //! sessions or the store.
 //!
 //! Read in this order:
-//! 1. `listeners`, `accept`, `connection_limit`, `connection`: a connection and its limits. `frame_limiter`: floods of
+//! 1. `limits`, `listeners`, `accept`, `connection_limit`, `connection`: a connection and its limits. `frame_limiter`: floods of
 //!    HTTP/2 frames.
 //! 2. `middleware`: the admission of a request, its rate, and the headers of its response. `body_memory`: the memory of
 //!    bodies.
@@ -19,6 +19,7 @@ mod connection_io;
 mod connection_limit;
 mod frame_limiter;
 mod hijack;
+pub mod limits;
 mod listeners;
 mod middleware;
 mod response_body;

@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection_io::{RequestGuard, SendBacklog};
 
+use crate::server::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::Limits;
 
 /// The largest part of a response that counts as progress: one HTTP/2 frame.
 const MAX_FRAME_BYTES: usize = 16 << 10;
@@ -41,7 +41,8 @@ impl StallClock {
 
     async fn stalled(&self, stall: Duration) {
         loop {
-            let (since, now) = (*lock_or_abort(self.0.lock()), Instant::now());
+            let since = *lock_or_abort(self.0.lock());
+            let now = Instant::now();
             let look = since.unwrap_or(now) + stall;
             if now >= look {
                 return;
@@ -75,36 +76,33 @@ pub(super) struct ResponseBody<B> {
     _request: RequestGuard,
 }
 
-impl<B> ResponseBody<B> {
-    /// Call this in the task that sends the body.
-    pub(super) fn new(body: B, send_backlog: SendBacklog, open: RequestGuard) -> Self {
+impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
+    /// Call this in the task that sends the body. `unsent` counts the bytes of the response while they are in memory. A
+    /// shared body is not counted.
+    pub(super) fn new(
+        body: B,
+        send_backlog: SendBacklog,
+        open: RequestGuard,
+        mut unsent: UnsentBytes,
+        shared: bool,
+    ) -> Self {
         let progress = STALL_CLOCK.try_with(Clone::clone).ok();
         if let Some(progress) = &progress {
             progress.set_waiting_since(Some(Instant::now()));
         }
-        let (unsent, chunked) = (UnsentBytes::uncounted(), false);
+        let size = body.size_hint().exact();
+        if !shared {
+            unsent.set(size.map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)));
+        }
         Self {
             body,
             stall_clock: progress,
             send_backlog,
             remainder: Bytes::new(),
             unsent,
-            chunked,
+            chunked: size.is_none() && !shared,
             _request: open,
         }
-    }
-}
-
-impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
-    /// Counts the bytes of the response as unsent while they are in memory. A shared body is not counted.
-    pub(super) fn count_unsent(mut self, unsent: UnsentBytes, shared: bool) -> Self {
-        let size = self.body.size_hint().exact();
-        (self.unsent, self.chunked) = (unsent, size.is_none() && !shared);
-        if !shared {
-            self.unsent
-                .set(size.map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)));
-        }
-        self
     }
 
     fn poll_whole_chunk(
@@ -172,7 +170,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (rest, body) = (self.remainder.len() as u64, self.body.size_hint());
+        let rest = self.remainder.len() as u64;
+        let body = self.body.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(body.lower() + rest);
         if let Some(upper) = body.upper() {
@@ -307,7 +306,7 @@ mod tests {
     use super::super::connection_io::Activity;
     use super::*;
     use crate::server::connection_limit::ConnectionPermit;
-    use base::types::Limits;
+    use crate::server::limits::Limits;
 
     const STALL: Duration = Duration::from_secs(30);
 
@@ -322,6 +321,8 @@ mod tests {
                 Full::new(whole.clone()),
                 SendBacklog::default(),
                 activity.begin(http::Version::HTTP_11, false),
+                UnsentBytes::uncounted(),
+                true,
             );
             assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
             for _ in 0..3 {
@@ -365,6 +366,8 @@ mod tests {
                 body,
                 SendBacklog::default(),
                 activity.begin(http::Version::HTTP_11, false),
+                UnsentBytes::uncounted(),
+                true,
             );
             assert!(
                 tokio::time::timeout(STALL * 10, body.frame())
@@ -384,6 +387,8 @@ mod tests {
             Full::new(whole.clone()),
             SendBacklog::default(),
             Activity::new(ConnectionPermit::unlimited()).begin(http::Version::HTTP_11, false),
+            UnsentBytes::uncounted(),
+            true,
         );
         assert_eq!(
             body.frame().await.unwrap().unwrap().into_data().unwrap(),
@@ -408,7 +413,8 @@ mod backlog_tests {
             max_connection_unsent_bytes: 100,
             ..Limits::default()
         });
-        let (one, other) = (backlog.connection(), backlog.connection());
+        let one = backlog.connection();
+        let other = backlog.connection();
         let mut first = one.admit().await;
         first.set(100);
         assert!(one.admit().now_or_never().is_none());
@@ -426,8 +432,10 @@ mod backlog_tests {
             max_unsent_bytes: 100,
             ..Limits::default()
         });
-        let (one, other) = (backlog.connection(), backlog.connection());
-        let (mut first, mut second) = (one.admit().await, other.admit().await);
+        let one = backlog.connection();
+        let other = backlog.connection();
+        let mut first = one.admit().await;
+        let mut second = other.admit().await;
         first.set(60);
         second.set(60);
         assert!(one.admit().now_or_never().is_none() && other.admit().now_or_never().is_none());

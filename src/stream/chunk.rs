@@ -142,11 +142,9 @@ impl ChunkWriter {
     }
 
     pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_PIECES + 3]) -> usize {
-        let edges = [&*self.head, self.size_line.remaining()];
-        let parts = edges
-            .into_iter()
-            .chain(self.pieces.iter().map(|piece| &**piece))
-            .chain([self.suffix]);
+        let pieces = self.pieces.iter().map(|piece| &**piece);
+        let parts = [&*self.head, self.size_line.remaining()].into_iter();
+        let parts = parts.chain(pieces).chain([self.suffix]);
         let mut count = 0;
         for (slice, part) in slices.iter_mut().zip(parts.filter(|part| !part.is_empty())) {
             *slice = IoSlice::new(part);
@@ -230,10 +228,8 @@ mod tests {
 
     #[test]
     fn chunks_have_a_size_line_and_the_last_chunk_ends_the_body() {
-        let (mut chunk, made) = (
-            ChunkWriter::with_head(Bytes::from_static(b"head\r\n\r\n")),
-            ChunkCache::default(),
-        );
+        let mut chunk = ChunkWriter::with_head(Bytes::from_static(b"head\r\n\r\n"));
+        let made = ChunkCache::default();
         let mut steps = std::iter::repeat(1000);
         for piece in ["0123456789", "abcdef"] {
             chunk.push(Bytes::from(piece));
@@ -260,7 +256,8 @@ mod tests {
 
     #[test]
     fn a_small_shared_chunk_is_encoded_once() {
-        let (made, piece) = (ChunkCache::default(), Bytes::from(vec![b'x'; 300]));
+        let made = ChunkCache::default();
+        let piece = Bytes::from(vec![b'x'; 300]);
         let mut steps = std::iter::repeat(1000);
         let mut write = |piece: &Bytes, last| {
             let mut chunk = ChunkWriter::with_head(Bytes::new());
@@ -291,7 +288,8 @@ mod tests {
 
     #[test]
     fn the_chunk_cache_does_not_keep_the_run() {
-        let (made, run) = (ChunkCache::default(), Bytes::from(vec![b'x'; 1 << 20]));
+        let made = ChunkCache::default();
+        let run = Bytes::from(vec![b'x'; 1 << 20]);
         let mut chunk = ChunkWriter::with_head(Bytes::new());
         chunk.push(run.slice(run.len() - 300..));
         assert!(
@@ -314,8 +312,10 @@ mod tests {
             chunks in prop::collection::vec(prop::collection::vec(1_usize..5000, 0..40), 1..5),
             steps in prop::collection::vec(1_usize..3000, 1..20),
         ) {
-            let (mut chunk, made) = (ChunkWriter::with_head(Bytes::from_static(b"head")), ChunkCache::default());
-            let (mut out, mut expected) = (Vec::new(), b"head".to_vec());
+            let mut chunk = ChunkWriter::with_head(Bytes::from_static(b"head"));
+            let made = ChunkCache::default();
+            let mut out = Vec::new();
+            let mut expected = b"head".to_vec();
             let mut steps = steps.into_iter().cycle();
             for pieces in chunks {
                 let bytes: usize = pieces.iter().sum();

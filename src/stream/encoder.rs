@@ -25,7 +25,7 @@ pub trait Encoder: Send + Sync {
     /// Appends the delay before a client reconnects. It may belong to the next frame.
     fn retry(&mut self, out: &mut BytesMut, milliseconds: u64);
 
-    /// Bytes that keep an idle connection open. They are no frame, and end none.
+    /// Bytes that keep an idle connection open. They do not belong to a frame.
     fn keep_alive(&self) -> &'static [u8];
 
     /// Whether the encoder has written the last frame of its protocol. The stream then ends without another frame.
@@ -163,12 +163,10 @@ mod ndjson_tests {
 
     #[test]
     fn a_control_frame_is_one_line() {
-        let (mut out, ready) = (
-            BytesMut::new(),
-            Ready {
-                last_event_id: "k3-42",
-            },
-        );
+        let mut out = BytesMut::new();
+        let ready = Ready {
+            last_event_id: "k3-42",
+        };
         Ndjson.control(
             &mut out,
             &ControlFrame::new(&ready, Timestamp::from_millis(0)),

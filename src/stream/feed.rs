@@ -89,24 +89,22 @@ impl Feed {
     /// Converts an item to a piece. A reset is returned as the error, because it has to be awaited and may
     /// become several pieces.
     pub(super) fn piece(&self, item: Item) -> Result<Piece, Reset> {
+        let turn_ended = End::new(EndReason::TurnEnded);
         let (content, end) = match item {
             Item::Run(run) => {
                 let last = self.turn_end(&run);
                 let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
-                (
-                    Content::Events(run),
-                    last.map(|_| End {
-                        reason: EndReason::TurnEnded,
-                        cursor: last,
-                    }),
-                )
+                let end = last.map(|_| End {
+                    cursor: last,
+                    ..turn_ended
+                });
+                (Content::Events(run), end)
             }
             Item::Ready { cursor } => {
                 let last = self.turn.as_ref().and_then(|turn| turn.last_seq);
-                let ended = last
-                    .filter(|seq| *seq <= cursor)
-                    .map(|_| End::new(EndReason::TurnEnded));
-                (Content::Ready(self.ready_frame(cursor)), ended)
+                let has_ended = last.is_some_and(|seq| seq <= cursor);
+                let frame = self.ready_frame(cursor);
+                (Content::Ready(frame), has_ended.then_some(turn_ended))
             }
             Item::Reset {
                 reason,
@@ -140,33 +138,24 @@ impl Feed {
 
     /// The `reset` frames with a snapshot, one for each affected session that the client named. If the client
     /// named none, there is a single frame without a snapshot.
-    pub(super) async fn reset_frames(
-        &self,
-        Reset {
-            reason,
-            before,
-            session: session_id,
-        }: Reset,
-    ) -> Vec<Piece> {
+    pub(super) async fn reset_frames(&self, reset: Reset) -> Vec<Piece> {
         let mut resets = Vec::new();
-        let sessions = self.source.sessions().iter();
-        for session in sessions.filter(|session| session_id.is_none_or(|id| session.id() == id)) {
-            resets.extend(self.reset_frame(session, reason).await);
+        for session in self.source.sessions() {
+            if reset.session.is_none_or(|id| session.id() == id) {
+                resets.extend(self.reset_frame(session, reset.reason).await);
+            }
         }
         if resets.is_empty() {
-            let frame = ControlFrame::new(
-                &event::Reset {
-                    reason,
-                    session: None,
-                },
-                self.ids.now(),
-            );
-            resets.push(frame.with_session(session_id));
+            let frame = event::Reset {
+                reason: reset.reason,
+                session: None,
+            };
+            let frame = ControlFrame::new(&frame, self.ids.now());
+            resets.push(frame.with_session(reset.session));
         }
         // Only the last frame has an id. A client that disconnects earlier receives all frames again.
-        let last = resets
-            .pop()
-            .map(|frame| frame.with_id(self.source.id(&self.epoch, before)));
+        let id = self.source.id(&self.epoch, reset.before);
+        let last = resets.pop().map(|frame| frame.with_id(id));
         let piece = |frame| Piece {
             content: Content::Control(frame),
             end: None,
@@ -181,13 +170,11 @@ impl Feed {
         reason: ResetReason,
     ) -> Option<ControlFrame> {
         let snapshot = session.snapshot().await.ok()?;
-        let frame = ControlFrame::new(
-            &event::Reset {
-                reason,
-                session: Some(&snapshot),
-            },
-            self.ids.now(),
-        );
+        let frame = event::Reset {
+            reason,
+            session: Some(&snapshot),
+        };
+        let frame = ControlFrame::new(&frame, self.ids.now());
         Some(frame.with_session(session.id()))
     }
 
@@ -196,11 +183,8 @@ impl Feed {
     }
 
     pub(super) fn is_selected(&self, event: &EventRef<'_>) -> bool {
-        self.types.contains(event.kind())
-            && self
-                .turn
-                .as_ref()
-                .is_none_or(|turn| event.is_of(turn.prompt))
+        let turn = self.turn.as_ref();
+        self.types.contains(event.kind()) && turn.is_none_or(|turn| event.is_of(turn.prompt))
     }
 
     fn uses_stored_frames(&self, encoder: &dyn Encoder) -> bool {
@@ -209,8 +193,7 @@ impl Feed {
 
     /// The cursor for direct delivery, if the client receives the stored bytes of all events.
     pub(super) fn tail_cursor(&self, encoder: &dyn Encoder) -> Option<TailCursor> {
-        let passes_through = self.uses_stored_frames(encoder) && self.passes_all();
-        if passes_through {
+        if self.uses_stored_frames(encoder) && self.passes_all() {
             self.source.reader.tail_cursor()
         } else {
             None
@@ -239,11 +222,8 @@ impl Feed {
             if stored {
                 out.extend_from_slice(event.raw_frame());
             } else {
-                encoder.event(
-                    &mut out,
-                    &|| self.source.id(&self.epoch, client_cursor),
-                    &event,
-                );
+                let id = || self.source.id(&self.epoch, client_cursor);
+                encoder.event(&mut out, &id, &event);
                 if encoder.is_complete() {
                     break;
                 }
@@ -264,17 +244,13 @@ impl Feed {
 
     /// The last frame of a complete stream. A client that reconnects with its id receives 204.
     pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame {
-        let id = self
-            .source
-            .id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
-        let frame = ControlFrame::new(
-            &EndFrame {
-                reason,
-                last_event_id: &id,
-            },
-            self.ids.now(),
-        );
-        frame.with_id(id)
+        let cursor = cursor.unwrap_or_else(|| self.source.cursor());
+        let id = self.source.id(&self.epoch, cursor);
+        let frame = EndFrame {
+            reason,
+            last_event_id: &id,
+        };
+        ControlFrame::new(&frame, self.ids.now()).with_id(id)
     }
 }
 
@@ -294,11 +270,8 @@ impl EventTypes {
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'.' | b'_');
         let names: Vec<String> = text.split(',').map(str::to_owned).collect();
-        let valid = names.len() <= 64
-            && names
-                .iter()
-                .all(|name| !name.is_empty() && name.bytes().all(plain));
-        valid.then_some(Self::Only(names))
+        let is_valid = |name: &String| !name.is_empty() && name.bytes().all(plain);
+        (names.len() <= 64 && names.iter().all(is_valid)).then_some(Self::Only(names))
     }
 
     pub fn contains(&self, kind: &str) -> bool {
@@ -329,35 +302,31 @@ enum Sessions {
 }
 
 impl Source {
-    pub(crate) const fn session(reader: Reader, session: SessionHandle) -> Self {
+    const fn new(reader: Reader, sessions: Sessions) -> Self {
         Self {
             reader,
-            sessions: Sessions::One(session),
+            sessions,
             summaries: None,
         }
+    }
+
+    pub(crate) const fn session(reader: Reader, session: SessionHandle) -> Self {
+        Self::new(reader, Sessions::One(session))
     }
 
     pub(crate) const fn log(reader: Reader) -> Self {
-        Self {
-            reader,
-            sessions: Sessions::None,
-            summaries: None,
-        }
+        Self::new(reader, Sessions::None)
     }
 
-    pub(crate) const fn merged(reader: Reader, sessions: Vec<SessionHandle>) -> Self {
+    pub(crate) fn merged(
+        reader: Reader,
+        sessions: Vec<SessionHandle>,
+        summaries: Option<SummaryReader>,
+    ) -> Self {
+        let summaries = summaries.map(|reader| Box::new(SummaryFeed::new(reader)));
         Self {
-            reader,
-            sessions: Sessions::Merged(sessions),
-            summaries: None,
-        }
-    }
-
-    #[must_use]
-    pub(crate) fn with_summaries(self, reader: Option<SummaryReader>) -> Self {
-        Self {
-            summaries: reader.map(|reader| Box::new(SummaryFeed::new(reader))),
-            ..self
+            summaries,
+            ..Self::new(reader, Sessions::Merged(sessions))
         }
     }
 
@@ -496,19 +465,19 @@ impl SummaryFeed {
         }
         let now = ids.now();
         let page = self.reader.read(self.through, MAX_STEP_BYTES);
-        let lost = page
-            .lost
-            .then(|| ControlFrame::new(&SummariesReset {}, now));
-        let frame = |(session, summary)| {
-            let summary = match &summary {
+        let mut frames = Vec::new();
+        if page.lost {
+            frames.push(ControlFrame::new(&SummariesReset {}, now));
+        }
+        for (id, summary) in page.changes {
+            let session = match &summary {
                 Summary::Listed(summary) => Some(&**summary),
                 Summary::Gone => None,
             };
-            ControlFrame::new(&SessionSummaryFrame { session: summary }, now).with_session(session)
-        };
-        lost.into_iter()
-            .chain(page.changes.into_iter().map(frame))
-            .collect()
+            let frame = ControlFrame::new(&SessionSummaryFrame { session }, now);
+            frames.push(frame.with_session(id));
+        }
+        frames
     }
 
     fn begins_round(&mut self) -> bool {
@@ -622,9 +591,8 @@ impl Page {
         let mut json = Vec::with_capacity(self.events.len() + 80);
         json.extend_from_slice(b"{\"events\":[");
         json.extend_from_slice(&self.events);
-        json.extend_from_slice(
-            format!("],\"lastEventId\":\"{last_event_id}\",\"more\":{more}}}").as_bytes(),
-        );
+        let end = format!("],\"lastEventId\":\"{last_event_id}\",\"more\":{more}}}");
+        json.extend_from_slice(end.as_bytes());
         json
     }
 }

@@ -5,7 +5,6 @@
 //! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
 //! exist.
 
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Waker};
@@ -14,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::stream::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::Limits;
 
 #[derive(Clone)]
 pub(crate) struct KeepAliveTicker(Arc<Inner>);
@@ -48,6 +47,8 @@ struct Entry {
     waker: Mutex<Option<Waker>>,
 }
 
+const SHORTEST_TICK: Duration = Duration::from_millis(10);
+const LONGEST_TICK: Duration = Duration::from_secs(1);
 const NEVER: u64 = u64::MAX - 1;
 const REMOVED: u64 = u64::MAX;
 
@@ -69,10 +70,9 @@ impl KeepAliveTicker {
         key_endings: watch::Receiver<u64>,
     ) -> Self {
         const TICKS_PER_KEEP_ALIVE: u32 = 16;
-        let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
         let tick = (limits.keep_alive_interval.min(limits.write_stall_timeout)
             / TICKS_PER_KEEP_ALIVE)
-            .clamp(shortest, longest);
+            .clamp(SHORTEST_TICK, LONGEST_TICK);
         let ticks =
             |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
         Self(Arc::new(Inner {
@@ -105,12 +105,7 @@ impl KeepAliveTicker {
         let stagger = 1 + registry.registered % (self.0.keep_alive / 4).max(1);
         if !std::mem::replace(&mut registry.is_running, true) {
             self.0.update_now();
-            let ticker = self.clone();
-            drop(
-                self.0
-                    .shutdown
-                    .spawn_critical(async move { ticker.run().await }),
-            );
+            drop(self.0.shutdown.spawn_critical(self.clone().run()));
         }
         drop(registry);
         KeepAlive(Timer {
@@ -128,7 +123,8 @@ impl KeepAliveTicker {
         /// The tick during a drain. It bounds the delay between the last stream and the end of the task.
         const DRAIN_TICK: Duration = Duration::from_millis(10);
         let Inner { shutdown, tick, .. } = &*self.0;
-        let (mut drains, mut ends) = (false, false);
+        let mut drains = false;
+        let mut ends = false;
         let mut key_endings = self.0.key_endings.clone();
         let mut next = Instant::now() + *tick;
         loop {
@@ -169,7 +165,8 @@ impl KeepAliveTicker {
             }
             due != REMOVED
         });
-        let (used, capacity) = (registry.entries.len(), registry.entries.capacity());
+        let used = registry.entries.len();
+        let capacity = registry.entries.capacity();
         if capacity > 64 && used < capacity / 4 {
             registry.entries.shrink_to_fit();
         }
@@ -188,6 +185,7 @@ impl Inner {
 }
 
 /// The keep-alive timer of one stream. Dropping it removes the timer.
+#[derive(derive_more::Deref)]
 pub(crate) struct KeepAlive(Timer);
 
 /// A handle to the timer of a stream. Direct delivery has one while the task of the stream waits.
@@ -211,10 +209,8 @@ impl Timer {
     }
 
     fn due_in(&self, ticks: u64) {
-        self.entry.due.store(
-            self.ticker.0.now.load(Ordering::Relaxed) + ticks,
-            Ordering::Release,
-        );
+        let now = self.ticker.0.now.load(Ordering::Relaxed);
+        self.entry.due.store(now + ticks, Ordering::Release);
     }
 
     /// Disarms the timer, for a stream whose HTTP connection detects stalls.
@@ -246,25 +242,15 @@ impl Timer {
     /// again.
     pub(super) fn register_waker(&self, context: &Context<'_>) {
         let mut waker = lock_or_abort(self.entry.waker.lock());
-        if !waker
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(context.waker()))
-        {
-            *waker = Some(context.waker().clone());
+        match &mut *waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *waker = Some(context.waker().clone()),
         }
     }
 
     #[cfg(test)]
     pub(super) fn is_armed(&self) -> bool {
         self.entry.due.load(Ordering::Acquire) < NEVER
-    }
-}
-
-impl Deref for KeepAlive {
-    type Target = Timer;
-
-    fn deref(&self) -> &Timer {
-        &self.0
     }
 }
 
@@ -305,7 +291,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silent_streams_wake_before_keep_alive_and_at_different_ticks() {
-        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let shutdown = Shutdown::new();
+        let (_keys, endings) = watch::channel(0);
         let clock = ticker(&shutdown, endings);
         let began = Instant::now();
         let wait = |keep_alive: KeepAlive| async move {
@@ -317,7 +304,8 @@ mod tests {
         let keep_alives: Vec<_> = (0..20).map(|_| wait(clock.register())).collect();
         let mut times = futures_util::future::join_all(keep_alives).await;
         times.sort();
-        let (first, last) = (times[0], times[19]);
+        let first = times[0];
+        let last = times[19];
         assert!(last <= Duration::from_secs(15), "{last:?}");
         assert!(first >= Duration::from_secs(10), "{first:?}");
         times.dedup();
@@ -326,7 +314,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stall_ends_after_its_timeout_and_progress_postpones_it() {
-        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let shutdown = Shutdown::new();
+        let (_keys, endings) = watch::channel(0);
         let clock = ticker(&shutdown, endings);
         let keep_alive = clock.register();
         keep_alive.take_signal();
@@ -345,7 +334,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn data_sent_while_parked_postpones_the_keep_alive() {
-        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let shutdown = Shutdown::new();
+        let (keys, endings) = watch::channel(0);
         let ticker = ticker(&shutdown, endings);
         let keep_alive = ticker.register();
         keep_alive.take_signal();
@@ -365,7 +355,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_streams_are_signalled_and_the_task_ends_with_the_last() {
-        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let shutdown = Shutdown::new();
+        let (keys, endings) = watch::channel(0);
         let clock = ticker(&shutdown, endings);
         let keep_alives = [clock.register(), clock.register()];
         let key_ends = || assert_eq!(keys.send_replace(1), 0);

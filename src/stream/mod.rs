@@ -31,6 +31,7 @@ mod chunk;
 mod encoder;
 mod feed;
 mod keep_alive;
+pub mod limits;
 mod sink;
 mod socket;
 mod workers;

@@ -58,9 +58,16 @@ impl SocketSink {
         owner: Box<dyn SocketOwner>,
         chunk_cache: Arc<ChunkCache>,
     ) -> Self {
-        let shared = Arc::new(SharedSocket::new(socket, head, chunk_cache));
+        let outgoing = Outgoing {
+            parked: None,
+            writer: ChunkWriter::with_head(head),
+        };
         Self {
-            shared,
+            shared: Arc::new(SharedSocket {
+                stream: socket,
+                chunk_cache,
+                outgoing: Mutex::new(outgoing),
+            }),
             owner,
             ended: false,
             progressed: false,
@@ -70,18 +77,6 @@ impl SocketSink {
 }
 
 impl SharedSocket {
-    fn new(stream: TcpStream, head: Bytes, chunk_cache: Arc<ChunkCache>) -> Self {
-        let outgoing = Outgoing {
-            parked: None,
-            writer: ChunkWriter::with_head(head),
-        };
-        Self {
-            stream,
-            chunk_cache,
-            outgoing: Mutex::new(outgoing),
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
         lock_or_abort(self.outgoing.lock())
     }
@@ -108,12 +103,12 @@ impl DirectSink for SharedSocket {
     fn try_deliver(&self) -> Delivery {
         let Outgoing { parked, writer } = &mut *self.lock();
         // Unfinished chunks and signals belong to the task of the stream, which may not know of them yet.
-        let Some(parked) = parked
-            .as_mut()
-            .filter(|parked| !writer.is_started() && !parked.timer.is_signalled())
-        else {
+        let Some(parked) = parked else {
             return Delivery::WakeTask;
         };
+        if writer.is_started() || parked.timer.is_signalled() {
+            return Delivery::WakeTask;
+        }
         let not_ready = parked.fill(writer);
         writer.start(false, &self.chunk_cache);
         let (any, written) = self.write(writer);
@@ -136,12 +131,8 @@ fn send(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     if let [whole] = slices {
         return Ok(net::send(stream, whole, flags)?);
     }
-    Ok(net::sendmsg(
-        stream,
-        slices,
-        &mut SendAncillaryBuffer::default(),
-        flags,
-    )?)
+    let mut ancillary = SendAncillaryBuffer::default();
+    Ok(net::sendmsg(stream, slices, &mut ancillary, flags)?)
 }
 
 impl StreamSink for SocketSink {
@@ -158,18 +149,13 @@ impl StreamSink for SocketSink {
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        let Self {
-            shared,
-            ended,
-            progressed,
-            ..
-        } = self;
+        let shared = &*self.shared;
         let chunk = &mut shared.lock().writer;
-        chunk.start(*ended, &shared.chunk_cache);
+        chunk.start(self.ended, &shared.chunk_cache);
         while !chunk.finish_if_written() {
             let written = shared.stream.try_io(Interest::WRITABLE, || {
                 let (any, written) = shared.write(chunk);
-                *progressed |= any;
+                self.progressed |= any;
                 written
             });
             match written {
@@ -232,8 +218,8 @@ mod tests {
 
     use super::super::keep_alive::{KeepAlive, KeepAliveTicker, Timer};
     use super::*;
+    use crate::stream::limits::Limits;
     use base::shutdown::Shutdown;
-    use base::types::Limits;
     use log::eventlog::testing::{in_time, memory_log, open, say};
     use log::eventlog::{EventLog, Item, Reader, SessionLog, Start};
 
@@ -251,10 +237,16 @@ mod tests {
         let (stream, _) = listener.accept().await.expect("the connection arrived");
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 8 << 10)
             .expect("the send buffer size is valid");
-        (
-            SharedSocket::new(stream, Bytes::new(), Arc::default()),
-            other,
-        )
+        let outgoing = Outgoing {
+            parked: None,
+            writer: ChunkWriter::with_head(Bytes::new()),
+        };
+        let shared = SharedSocket {
+            stream,
+            chunk_cache: Arc::default(),
+            outgoing: Mutex::new(outgoing),
+        };
+        (shared, other)
     }
 
     fn tail_reader(session: &SessionLog) -> Reader {
@@ -281,11 +273,9 @@ mod tests {
     }
 
     async fn fixture() -> Fixture {
-        let (log, keys, (peer, other)) = (
-            memory_log(Limits::default()),
-            watch::Sender::new(0),
-            shared_socket().await,
-        );
+        let log = memory_log(log::limits::Limits::default());
+        let keys = watch::Sender::new(0);
+        let (peer, other) = shared_socket().await;
         let session = open(&log, 1).await;
         let reader = tail_reader(&session);
         let keep_alive =
@@ -352,7 +342,8 @@ mod tests {
             "the stream is no longer parked"
         );
 
-        let (mut expected, mut came) = (Vec::new(), Vec::new());
+        let mut expected = Vec::new();
+        let mut came = Vec::new();
         for _ in 0..events {
             let Ok(Item::Run(run)) = reader.try_next() else {
                 panic!("expected a run for each event")

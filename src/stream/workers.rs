@@ -51,13 +51,13 @@ struct Worker {
 
 impl StreamWorkers {
     pub fn count() -> usize {
-        available_parallelism()
-            .map_or(1, |cores| cores.get() / 2)
-            .max(1)
+        let half = available_parallelism().map_or(1, |cores| cores.get() / 2);
+        half.max(1)
     }
 
     pub fn start() -> io::Result<Self> {
-        let (stop, threads) = (CancellationToken::new(), TaskTracker::new());
+        let stop = CancellationToken::new();
+        let threads = TaskTracker::new();
         let workers = (0..Self::count()).map(|_| Worker::start(stop.clone(), &threads));
         let workers = workers.collect::<io::Result<_>>()?;
         Ok(Self(Arc::new(Inner {
@@ -73,10 +73,8 @@ impl StreamWorkers {
     pub async fn stop(&self, limit: Duration) {
         self.0.stop.cancel();
         self.0.threads.close();
-        if tokio::time::timeout(limit, self.0.threads.wait())
-            .await
-            .is_err()
-        {
+        let stopped = tokio::time::timeout(limit, self.0.threads.wait()).await;
+        if stopped.is_err() {
             tracing::warn!("a stream worker did not stop in time");
         }
     }
@@ -108,18 +106,19 @@ impl Worker {
     /// runtime.
     fn start(stop: CancellationToken, threads: &TaskTracker) -> io::Result<Self> {
         let notifier = Arc::<Notifier>::default();
-        let (running_notifier, thread_token) = (Arc::clone(&notifier), threads.token());
+        let running_notifier = Arc::clone(&notifier);
+        let thread_token = threads.token();
         let (runtime_sender, runtime) = mpsc::sync_channel(1);
         Shutdown::spawn_thread("streams", move || {
-            let runtime = match Builder::new_current_thread()
-                .enable_all()
-                .thread_name("streams-read")
-                .build()
-            {
+            let mut builder = Builder::new_current_thread();
+            let runtime = match builder.enable_all().thread_name("streams-read").build() {
                 Ok(runtime) => runtime,
-                Err(error) => return drop(runtime_sender.send(Err(error))),
+                Err(error) => {
+                    let _ = runtime_sender.send(Err(error));
+                    return;
+                }
             };
-            drop(runtime_sender.send(Ok(runtime.handle().clone())));
+            let _ = runtime_sender.send(Ok(runtime.handle().clone()));
             runtime.block_on(async {
                 tokio::select! {
                     () = abort_on_panic(running_notifier.run()) => {}

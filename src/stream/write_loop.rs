@@ -223,10 +223,8 @@ impl Stream {
         if self.keep_alive.shutdown().is_draining() {
             let retry_ms = retry_delay(&self.feed.ids, 1000, 3000);
             self.send_retry(retry_ms, sink);
-            self.send_control(
-                &ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()),
-                sink,
-            );
+            let frame = ControlFrame::new(&ShutdownFrame { retry_ms }, self.now());
+            self.send_control(&frame, sink);
             return true;
         }
         let ended = !self.admission.is_key_valid();
@@ -270,12 +268,10 @@ impl Stream {
             }
             waited = true;
             self.keep_alive.register_waker(context);
-            let stalled = self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted();
-            if stalled {
-                Poll::Ready(Err(Disconnected))
-            } else {
-                Poll::Pending
+            if self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted() {
+                return Poll::Ready(Err(Disconnected));
             }
+            Poll::Pending
         })
         .await;
         if waited {
@@ -326,13 +322,10 @@ impl Stream {
     /// Writes a keep-alive after a silent interval: a position frame if `advance_cursor` is set and the client's
     /// cursor is behind, otherwise a comment.
     fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, sink: &mut W) {
-        match if advance_cursor {
-            self.feed.position_frame()
+        if advance_cursor && let Some(position) = self.feed.position_frame() {
+            self.send_control(&position, sink);
         } else {
-            None
-        } {
-            Some(position) => self.send_control(&position, sink),
-            None => self.send(Bytes::from_static(self.encoder.keep_alive()), sink),
+            self.send(Bytes::from_static(self.encoder.keep_alive()), sink);
         }
     }
 
@@ -343,10 +336,8 @@ impl Stream {
     }
 
     fn send_problem<W: StreamSink>(&mut self, problem: &Problem, sink: &mut W) {
-        self.send_control(
-            &ControlFrame::new(&ProblemFrame { problem }, self.now()),
-            sink,
-        );
+        let frame = ControlFrame::new(&ProblemFrame { problem }, self.now());
+        self.send_control(&frame, sink);
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -404,9 +395,8 @@ impl Streams {
 
     pub(crate) fn acquire(&self, principal: &Principal) -> Result<StreamGuard, LimitExceeded> {
         let limits = self.limits.effective(principal);
-        let guard = self
-            .open
-            .acquire(principal.key(), limits.max(PrincipalLimit::Streams));
+        let max = limits.max(PrincipalLimit::Streams);
+        let guard = self.open.acquire(principal.key(), max);
         guard.ok_or_else(|| limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER))
     }
 }
@@ -422,10 +412,8 @@ mod tests {
 
     #[test]
     fn stream_state_is_small() {
-        let (task, stream) = (
-            size_of_returned(Stream::run::<SocketSink>),
-            size_of::<Stream>(),
-        );
+        let task = size_of_returned(Stream::run::<SocketSink>);
+        let stream = size_of::<Stream>();
         assert!(task <= 704, "the task has {task} bytes");
         assert!(stream <= 448, "the stream has {stream} bytes");
     }
@@ -434,7 +422,7 @@ mod tests {
 #[cfg(test)]
 mod open_streams_tests {
     use super::*;
-    use base::types::{Limits, Scopes, Tenant};
+    use base::types::{PrincipalDefaults, Scopes, Tenant};
 
     fn principal(id: &str) -> Principal {
         Principal {
@@ -447,9 +435,9 @@ mod open_streams_tests {
 
     #[test]
     fn streams_are_limited_per_principal_until_they_end() {
-        let streams = Streams::new(PrincipalLimits::new(&Limits {
+        let streams = Streams::new(PrincipalLimits::new(&PrincipalDefaults {
             max_streams: 2,
-            ..Limits::default()
+            ..PrincipalDefaults::default()
         }));
         let first = streams.acquire(&principal("a")).unwrap();
         let _second = streams.acquire(&principal("a")).unwrap();

@@ -17,7 +17,7 @@ mod acp;
 mod ag_ui;
 mod ai_sdk;
 mod chat;
-mod http;
+pub mod http;
 mod openai;
 mod page;
 pub mod rest;
@@ -32,7 +32,7 @@ use crate::server;
 
 /// The router of all surfaces. Build it once: its clones share the table.
 pub fn router(gateway: Gateway) -> Router {
-    let requests = Arc::clone(gateway.requests());
+    let requests = Arc::clone(&gateway.requests);
     rest::with_layers(rest::routes().merge(page::routes()), &gateway)
         .merge(acp::router(&gateway))
         .merge(ag_ui::router(&gateway))

@@ -2,12 +2,14 @@
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, HeaderValue, header};
 use rust_embed::EmbeddedFile;
 
-use crate::surface::http::{ApiError, Gateway, accepts_encoding, embedded, etag, revalidated};
+use crate::surface::http::{
+    ApiError, Gateway, Result, accepts_encoding, embedded, etag, revalidated,
+};
 
 // `Files`: the page, from the build script.
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
@@ -23,7 +25,8 @@ const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; worker-src 'self'
     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
     require-trusted-types-for 'script'; trusted-types dompurify worker";
 
-/// The policy of a worker is that of its own script. A worker imports scripts of the page, and connects nowhere.
+/// A browser applies the policy in the response of a worker's script to the worker. Workers import scripts of the page
+/// and open no connections.
 const ASSET_CSP: &str = "default-src 'none'; script-src 'self'; frame-ancestors 'none'";
 
 pub(super) fn routes() -> Router<Gateway> {
@@ -35,64 +38,48 @@ pub(super) fn routes() -> Router<Gateway> {
         .route("/notices.js", get(notices))
 }
 
-async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Response, ApiError> {
+async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Response> {
     let page = File::find("index.html", &headers)?;
     let etag = page.etag();
-    let mut response = vary(revalidated(&headers, &etag, || page.response()));
-    let ancestors = gateway.policy.frame_ancestors();
+    let response = vary(revalidated(&headers, &etag, || page.response()));
+    let ancestors = &gateway.policy.options.frame_ancestors;
     let ancestors = if ancestors.is_empty() {
         "'none'".to_owned()
     } else {
         ancestors.join(" ")
     };
     let policy = HeaderValue::try_from(format!("{PAGE_CSP}; frame-ancestors {ancestors}"));
-    response.headers_mut().insert(
-        header::CONTENT_SECURITY_POLICY,
-        policy.map_err(ApiError::internal)?,
-    );
-    Ok(response)
+    let policy = policy.map_err(ApiError::internal)?;
+    let header = [(header::CONTENT_SECURITY_POLICY, policy)];
+    Ok((header, response).into_response())
 }
 
 /// The assets of the page. Their names contain a hash of their content, so they never change.
-async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let mut response = cached(
-        &format!("assets/{name}"),
-        &headers,
-        "public, max-age=31536000, immutable",
-    )?;
-    let policy = HeaderValue::from_static(ASSET_CSP);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_SECURITY_POLICY, policy);
-    Ok(response)
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response> {
+    let path = format!("assets/{name}");
+    let response = cached(&path, &headers, "public, max-age=31536000, immutable")?;
+    let policy = [(header::CONTENT_SECURITY_POLICY, ASSET_CSP)];
+    Ok((policy, response).into_response())
 }
 
-async fn favicon(headers: HeaderMap) -> Result<Response, ApiError> {
+async fn favicon(headers: HeaderMap) -> Result<Response> {
     cached("favicon.svg", &headers, "max-age=86400")
 }
 
 /// The name and the icon of the page, for browsers that install it as an application.
-async fn manifest(headers: HeaderMap) -> Result<Response, ApiError> {
+async fn manifest(headers: HeaderMap) -> Result<Response> {
     cached("manifest.webmanifest", &headers, "max-age=86400")
 }
 
 /// The service worker that shows notifications. Browsers look for a new one at each registration.
-async fn notices(headers: HeaderMap) -> Result<Response, ApiError> {
+async fn notices(headers: HeaderMap) -> Result<Response> {
     cached("notices.js", &headers, "no-cache")
 }
 
-fn cached(
-    path: &str,
-    headers: &HeaderMap,
-    cache_control: &'static str,
-) -> Result<Response, ApiError> {
+fn cached(path: &str, headers: &HeaderMap, cache_control: &'static str) -> Result<Response> {
     let file = File::find(path, headers)?;
-    let mut response = vary(file.response());
-    response.headers_mut().insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static(cache_control),
-    );
-    Ok(response)
+    let header = [(header::CACHE_CONTROL, cache_control)];
+    Ok((header, vary(file.response())).into_response())
 }
 
 struct File {
@@ -102,23 +89,20 @@ struct File {
 }
 
 impl File {
-    fn find(path: &str, headers: &HeaderMap) -> Result<Self, ApiError> {
+    fn find(path: &str, headers: &HeaderMap) -> Result<Self> {
         // The compressed forms are not files of their own.
         if ENCODINGS.iter().any(|(_, suffix)| path.ends_with(suffix)) {
             return Err(ApiError::not_found());
         }
-        let accepted = ENCODINGS
+        let mut accepted = ENCODINGS
             .iter()
             .filter(|(encoding, _)| accepts_encoding(headers, encoding));
-        let compressed = accepted.filter_map(|(encoding, suffix)| {
+        let compressed = accepted.find_map(|(encoding, suffix)| {
             Some((Some(*encoding), Files::get(&format!("{path}{suffix}"))?))
         });
         let plain = || Files::get(path).map(|content| (None, content));
-        let (encoding, content) = compressed
-            .into_iter()
-            .next()
-            .or_else(plain)
-            .ok_or_else(ApiError::not_found)?;
+        let found = compressed.or_else(plain);
+        let (encoding, content) = found.ok_or_else(ApiError::not_found)?;
         Ok(Self {
             media_type: media_type(path),
             encoding,
@@ -131,21 +115,16 @@ impl File {
     }
 
     fn response(&self) -> Response {
-        let mut response = embedded(self.content.data.clone(), self.media_type.clone());
-        if let Some(encoding) = self.encoding {
-            response
-                .headers_mut()
-                .insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
-        }
-        response
+        let response = embedded(self.content.data.clone(), self.media_type.clone());
+        let encoding = self
+            .encoding
+            .map(|encoding| [(header::CONTENT_ENCODING, encoding)]);
+        (encoding, response).into_response()
     }
 }
 
-fn vary(mut response: Response) -> Response {
-    response
-        .headers_mut()
-        .insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    response
+fn vary(response: Response) -> Response {
+    ([(header::VARY, "accept-encoding")], response).into_response()
 }
 
 /// The media type by file extension. It must be exact, because `nosniff` disables detection in the browser.

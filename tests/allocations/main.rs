@@ -79,7 +79,8 @@ fn main() -> ExitCode {
 }
 
 fn check() -> Outcome<()> {
-    let (short, long) = (life(SHORT)?, life(LONG)?);
+    let short = life(SHORT)?;
+    let long = life(LONG)?;
     let events = f64::from(LONG - SHORT);
     let allocations = (long.allocations - short.allocations) / events;
     let bytes = (long.bytes - short.bytes) / (long.read - short.read);

@@ -129,15 +129,13 @@ impl Agent {
                 );
             }
             "initialize" => {
-                self.flags
-                    .exclusive_start
-                    .into_iter()
-                    .for_each(super::process::set_up_home);
+                if let Some(start) = self.flags.exclusive_start {
+                    super::process::set_up_home(start);
+                }
                 self.wire.answer(id, self.initialize());
-                self.flags
-                    .short_life
-                    .into_iter()
-                    .for_each(super::process::exit_after);
+                if let Some(life) = self.flags.short_life {
+                    super::process::exit_after(life);
+                }
             }
             "authenticate" if self.flags.auth_once && self.was_called_before("authenticate") => {}
             "authenticate" => {
@@ -273,12 +271,14 @@ impl Agent {
         if let Some(result) = self.flags.answers.to("session/new", &name) {
             return self.wire.answer(id, result);
         }
-        let (name, setup) = (string(&name), self.setup(&session));
+        let name = string(&name);
+        let setup = self.setup(&session);
         let answer = format!(r#"{{"sessionId":{name},{setup}}}"#);
         if !self.flags.ask_at_new {
             return self.wire.answer(id, answer);
         }
-        let (wire, id) = (Arc::clone(&self.wire), id.to_owned());
+        let wire = Arc::clone(&self.wire);
+        let id = id.to_owned();
         std::thread::Builder::new()
             .spawn(move || {
                 client_requests::request_during_new(&wire, &id);
@@ -348,7 +348,8 @@ impl Agent {
         for update in history {
             self.sessions.record(&name, &update);
         }
-        let (name, setup) = (string(&name), self.setup(&session));
+        let name = string(&name);
+        let setup = self.setup(&session);
         self.wire
             .answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
     }
@@ -368,7 +369,8 @@ impl Agent {
             .list()
             .iter()
             .map(|(session, cwd)| {
-                let (session, cwd) = (string(session), string(cwd));
+                let session = string(session);
+                let cwd = string(cwd);
                 format!(r#"{{"sessionId":{session},"cwd":{cwd},"title":"Fake","_meta":{{"x":1.10}},"agentSessionId":0}}"#)
             })
             .collect();

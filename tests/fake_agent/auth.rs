@@ -29,7 +29,9 @@ impl Auth {
         self.here = signed_in;
         match &self.file {
             Some(file) if signed_in => keep(file),
-            Some(file) => drop(std::fs::remove_file(file)),
+            Some(file) => {
+                let _ = std::fs::remove_file(file);
+            }
             None => {}
         }
     }
@@ -57,7 +59,9 @@ pub(crate) fn terminal(file: Option<&Path>) -> ExitCode {
         match line.as_deref().map(str::trim) {
             Ok("sesame") => {
                 stderr(b"welcome\r\n");
-                file.into_iter().for_each(keep);
+                if let Some(file) = file {
+                    keep(file);
+                }
                 return ExitCode::SUCCESS;
             }
             Ok("size") => {
@@ -87,7 +91,8 @@ pub(crate) fn vendor(wire: &Arc<Wire>, id: &str, method: &str, params: Option<&R
         "_vendor/fail" => wire.fail(id, -32050, "no luck", Some(r#"{"why":1.10}"#.to_owned())),
         "_vendor/hang" => {}
         "_vendor/ask" => {
-            let (wire, id) = (Arc::clone(wire), id.to_owned());
+            let wire = Arc::clone(wire);
+            let id = id.to_owned();
             // The main thread calls this function and also reads the answers.
             std::thread::Builder::new()
                 .spawn(move || ask(&wire, &id))

@@ -77,5 +77,5 @@ pub(crate) fn request_during_new(wire: &super::wire::Wire, call: &str) {
             r#"{{"requestId":{call},"mode":"form","message":"Which one?","requestedSchema":{{"type":"object","properties":{{}}}}}}"#
         ),
     );
-    drop(answer.recv_timeout(Duration::from_secs(10)));
+    let _ = answer.recv_timeout(Duration::from_secs(10));
 }

@@ -98,7 +98,8 @@ fn split_utf8(turn: &Turn) {
 
 fn deep(turn: &Turn, depth: usize) {
     let session = string(&turn.session.id);
-    let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+    let open = "[".repeat(depth);
+    let close = "]".repeat(depth);
     turn.wire.line(format_args!(
         r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},"update":{},"_meta":{{"deep":{open}{close}}}}}}}"#,
         chunk("\"deep\"")
@@ -107,7 +108,9 @@ fn deep(turn: &Turn, depth: usize) {
 }
 
 fn dup_keys(turn: &Turn, other: &str) {
-    let (mine, other, update) = (string(&turn.session.id), string(other), chunk("\"twice\""));
+    let mine = string(&turn.session.id);
+    let other = string(other);
+    let update = chunk("\"twice\"");
     for (first, second) in [(&mine, &other), (&other, &mine)] {
         turn.wire.line(format_args!(
             r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{first},"sessionId":{second},"update":{update}}}}}"#

@@ -22,10 +22,8 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
 
 /// Sends the result: the text of the file, `written`, or the code of the error.
 fn ask(turn: &Turn, command: &Command<'_>, more: &str) -> Step {
-    let (session, path) = (
-        string(command.text("session", &turn.session.id)),
-        string(command.text("path", "")),
-    );
+    let session = string(command.text("session", &turn.session.id));
+    let path = string(command.text("path", ""));
     let method = format!("fs/{}_text_file", command.name);
     let (_, answer) = turn.wire.request(
         &method,

@@ -97,7 +97,8 @@ pub(crate) fn load_late(
         wire.update(session, update);
     }
     wire.answer(id, result);
-    let (wire, session) = (Arc::clone(wire), session.to_owned());
+    let wire = Arc::clone(wire);
+    let session = session.to_owned();
     std::thread::Builder::new()
         .spawn(move || {
             for update in history {

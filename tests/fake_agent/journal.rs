@@ -31,10 +31,10 @@ pub(crate) fn open(folder: &Path) -> std::io::Result<()> {
         .create(true)
         .append(true)
         .open(folder.join(name))?;
-    drop(JOURNAL.set(Mutex::new(Journal {
+    let _ = JOURNAL.set(Mutex::new(Journal {
         file,
         begun: Vec::new(),
-    })));
+    }));
     Ok(())
 }
 

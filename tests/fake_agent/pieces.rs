@@ -83,7 +83,8 @@ fn unfinished(turn: &Turn, at: &str) {
 fn twice(turn: &Turn, first: &str, second: &str) {
     turn.session.end();
     let answer = |reason: &str| {
-        let (id, reason) = (&turn.id, string(reason));
+        let id = &turn.id;
+        let reason = string(reason);
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"stopReason\":{reason}}}}}\n")
     };
     turn.wire

@@ -13,7 +13,7 @@ use super::turn::{End, Step, Turn};
 
 pub(crate) fn stderr(bytes: &[u8]) {
     // A test may have closed stderr.
-    drop(std::io::stderr().write_all(bytes));
+    let _ = std::io::stderr().write_all(bytes);
 }
 
 /// Replaces the default action by a handler that does nothing.
@@ -23,7 +23,7 @@ pub(crate) fn ignore_term() {
         .build()
         .expect("a small runtime");
     let _entered = runtime.enter();
-    drop(signal(SignalKind::terminate()).expect("TERM can be handled"));
+    let _ = signal(SignalKind::terminate()).expect("TERM can be handled");
 }
 
 pub(crate) fn exit_after(time: Duration) {
@@ -40,7 +40,8 @@ pub(crate) fn exit_after(time: Duration) {
 #[expect(clippy::disallowed_methods, reason = "an agent reads its environment")]
 pub(crate) fn set_up_home(time: Duration) {
     let home = std::path::PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let (done, lock) = (home.join("initialized"), home.join("initializing"));
+    let done = home.join("initialized");
+    let lock = home.join("initializing");
     if done.exists() {
         return;
     }
@@ -72,10 +73,10 @@ impl Read for PausableStdin {
         }
         let read = rustix::io::read(rustix::stdio::stdin(), &mut *buffer)?;
         self.shut = STDIN_STOPPED.load(Ordering::Relaxed);
-        let line = buffer[..read]
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .filter(|_| self.shut);
+        if !self.shut {
+            return Ok(read);
+        }
+        let line = buffer[..read].iter().position(|byte| *byte == b'\n');
         Ok(line.map_or(read, |end| end + 1))
     }
 }

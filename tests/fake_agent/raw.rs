@@ -37,7 +37,7 @@ pub(crate) fn play(turn: &Turn, text: &str) -> Step {
             .map(|request| turn.wire.expect(request.id.get()));
         turn.wire.line(&line);
         if let Some(answer) = answer {
-            drop(turn.reply(&answer, false)?);
+            let _ = turn.reply(&answer, false)?;
         }
     }
     Ok(())

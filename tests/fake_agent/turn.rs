@@ -77,8 +77,10 @@ impl Turn {
         let history = self.sessions.history(&self.session.id).unwrap_or_default();
         let texts = history.iter().filter_map(|update| {
             let update: serde_json::Value = serde_json::from_str(update).ok()?;
-            let of_user = update["sessionUpdate"] == "user_message_chunk";
-            let text = update["content"]["text"].as_str().filter(|_| of_user)?;
+            if update["sessionUpdate"] != "user_message_chunk" {
+                return None;
+            }
+            let text = update["content"]["text"].as_str()?;
             text.strip_prefix("remember ").map(str::to_owned)
         });
         texts.collect::<Vec<_>>().join(",")
@@ -129,7 +131,8 @@ impl Turn {
                 ));
             }
             End::Stop(reason) if self.id_last => {
-                let (id, reason) = (&self.id, string(reason));
+                let id = &self.id;
+                let reason = string(reason);
                 self.wire.line(format_args!(
                     r#"{{"result":{{"stopReason":{reason}}},"jsonrpc":"2.0","id":{id}}}"#
                 ));

@@ -115,7 +115,7 @@ impl Wire {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(id);
         if let Some(sender) = waiting {
-            drop(sender.try_send(reply));
+            let _ = sender.try_send(reply);
         }
     }
 }

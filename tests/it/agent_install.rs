@@ -11,10 +11,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::places::fake_agent;
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup, eventually};
-use packages::{binary_archive, sha256, wheel};
+use packages::{binary_archive, executable, sha256, wheel};
 
 /// The result of a command.
 struct Ran {
@@ -131,7 +130,7 @@ async fn archive_or_registry_that_is_no_regular_file_is_rejected_at_once() {
 #[tokio::test]
 async fn binary_agent_is_installed_with_its_checksum_and_runs() {
     let gateway = gateway();
-    let archive = binary_archive(&gateway.path("hello.tar.gz"), fake_agent());
+    let archive = binary_archive(&gateway.path("hello.tar.gz"), &executable());
     let hash = sha256(&archive);
     let file = registry(
         &gateway,
@@ -152,7 +151,7 @@ async fn binary_agent_is_installed_with_its_checksum_and_runs() {
     ] {
         assert!(added.text.contains(part), "{part}: {}", added.text);
     }
-    assert_eq!(runs(&gateway, "hello").await, "hello");
+    assert_eq!(runs(&gateway, "hello").await, "hello from world");
     let listed = agent(&gateway, &["list"], &[]);
     assert!(
         listed.text.contains("hello") && listed.text.contains("binary"),
@@ -188,7 +187,7 @@ async fn binary_agent_is_installed_with_its_checksum_and_runs() {
         config.contains("agents/hello/1.1.0/bin/hello") && config.contains("HELLO"),
         "{config}"
     );
-    assert_eq!(runs(&gateway, "hello").await, "hello");
+    assert_eq!(runs(&gateway, "hello").await, "hello from world");
 
     let removed = agent(&gateway, &["remove", "hello"], &[]);
     assert!(
@@ -208,7 +207,10 @@ async fn binary_agent_is_installed_with_its_checksum_and_runs() {
 async fn wrong_checksums_and_versions_install_nothing() {
     let gateway = gateway();
     let before = fs::read_to_string(gateway.path("config.toml")).expect("a file");
-    let hash = sha256(&binary_archive(&gateway.path("hello.tar.gz"), fake_agent()));
+    let hash = sha256(&binary_archive(
+        &gateway.path("hello.tar.gz"),
+        &executable(),
+    ));
     let wrong = "0".repeat(64);
     let rejected = |entries: &[Value], arguments: &[&str], reason: &str| {
         let file = registry(&gateway, entries);
@@ -265,7 +267,7 @@ async fn wrong_checksums_and_versions_install_nothing() {
         "https",
     );
     // An agent that does not answer.
-    binary_archive(&gateway.path("silent.tar.gz"), "/bin/false");
+    binary_archive(&gateway.path("silent.tar.gz"), "#!/bin/false\n");
     rejected(
         &[binary_entry("1.0.0", "silent.tar.gz", None)],
         &["add", "hello"],

@@ -1,9 +1,10 @@
-//! Checks of the source: import cycles between files, and code that knows the bytes of events. A failure names the file
-//! and the line. The compiler checks the layers, which are crates.
+//! Checks of the source: import cycles between files, code that knows the bytes of events, and the files that a change
+//! touches. A failure names the file and the line. The compiler checks the layers, which are crates.
 
 mod cycles;
 mod event_bytes;
 mod imports;
+mod recipes;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,7 +205,8 @@ type PathStep = (String, String);
 fn first_step_out_of_order(steps: &[PathStep], read: impl Fn(&str) -> String) -> Option<&PathStep> {
     let mut reached = BTreeMap::new();
     steps.iter().find(|(file, function)| {
-        let (text, signature) = (read(file), format!("fn {function}"));
+        let text = read(file);
+        let signature = format!("fn {function}");
         let from = reached.get(file).copied().unwrap_or(0);
         let mut definitions = text
             .match_indices(&signature)

@@ -78,7 +78,9 @@ fn is_script_of_the_tests(name: &str) -> bool {
 
 #[test]
 fn every_attack_names_tests_that_exist() {
-    let (rows, own, browser) = (rows(), own_tests(), browser_tests());
+    let rows = rows();
+    let own = own_tests();
+    let browser = browser_tests();
     assert!(
         own.len() > 600 && browser.len() > 20,
         "only {} and {} tests",

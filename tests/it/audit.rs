@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// All events of the audit log. A page of a pruned log begins with a `reset`, which is not in the log.
 async fn audit(gateway: &Gateway) -> Vec<Value> {
-    let (mut all, mut after) = (Vec::new(), String::new());
+    let mut all = Vec::new();
+    let mut after = String::new();
     loop {
         let page = gateway.get(&format!("/v1/audit?limit=1000{after}")).await;
         let events = page["events"].as_array().expect("events").iter();

@@ -202,7 +202,8 @@ async fn texts_of_a_change_are_those_of_the_start_and_now() {
     ground.write("large", vec![b'x'; (1 << 20) + 1]);
     std::fs::remove_file(ground.cwd.join("gone")).expect("it is ours");
     let edited = ground.get("/edited").await.body;
-    let (old, new) = (json!("one\ntwo\n"), json!("one\n2\nthree\n"));
+    let old = json!("one\ntwo\n");
+    let new = json!("one\n2\nthree\n");
     assert_eq!(
         (&edited["kind"], &edited["oldText"], &edited["newText"]),
         (&json!("modified"), &old, &new)
@@ -267,7 +268,8 @@ async fn revert_restores_a_file_unless_it_changed_meanwhile() {
             .expect("a tag")
             .to_owned()
     };
-    let (stale, added) = (etag("/edited").await, etag("/added").await);
+    let stale = etag("/edited").await;
+    let added = etag("/added").await;
     ground.write("edited", "newer\n");
     ground
         .revert("/edited", &[(IF_MATCH.as_str(), &stale)])
@@ -379,10 +381,8 @@ async fn files_behind_links_are_never_read_or_written() {
     std::fs::rename(&ground.cwd, ground.gateway.path("away")).expect("it is ours");
     symlink(&outside, &ground.cwd).expect("the root is ours");
     for path in ["", "/file", "/secret"] {
-        let (changes, files) = (
-            ground.get(path).await,
-            format!("/v1/sessions/{}/files{path}", ground.session),
-        );
+        let changes = ground.get(path).await;
+        let files = format!("/v1/sessions/{}/files{path}", ground.session);
         let files = ground.gateway.call(Method::GET, &files).await;
         assert_eq!(
             (changes.status, &changes.body["code"]),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use acp_gateway::config::{
     self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, Shown,
 };
-use base::types::OnTimeout;
+use events::api::OnTimeout;
 
 const DATA: (&str, &str) = ("ACP_GATEWAY_DATA", "/data");
 
@@ -177,13 +177,13 @@ fn the_whole_file_of_the_documentation_is_read() {
     assert_eq!(config.agents[&"demo".parse().unwrap()].launch, Launch::Demo);
     assert_eq!(
         (
-            config.limits.max_body_bytes,
-            config.limits.max_session_queued_prompts
+            config.limits.http.max_body_bytes,
+            config.limits.sessions.max_session_queued_prompts
         ),
         (2 << 20, 0)
     );
     assert_eq!(
-        config.limits.keep_alive_interval,
+        config.limits.stream.keep_alive_interval,
         Duration::from_millis(500)
     );
 
@@ -352,7 +352,7 @@ fn every_mistake_in_limits_and_servers_is_reported() {
         "[timeouts]\nkeep_alive_interval = \"0s\"",
         "[timeouts]\nkeep_alive_interval = 15",
         "[retention]\nmax_age = \"4000d\"",
-        "[testing]\nmax_queued_batches = 0",
+        "[testing]\nmax_queue_places = 0",
         "[limits.per_key]\nmax_streams = \"many\"",
         "[limits.per_key]\nmax_streams = -1",
         "[testing]\nmax_breaker_crashes = 5000000000",
@@ -373,7 +373,7 @@ fn every_mistake_in_limits_and_servers_is_reported() {
     gateway.toml:2: `timeouts.keep_alive_interval`: must be more than 0
     gateway.toml:2: `timeouts.keep_alive_interval` must be a time such as "10m", not a number
     gateway.toml:2: `retention.max_age`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
-    gateway.toml:2: `testing.max_queued_batches`: must be more than 0
+    gateway.toml:2: `testing.max_queue_places`: must be more than 0
     gateway.toml:2: `limits.per_key.max_streams` must be a whole number, not a string
     gateway.toml:2: `limits.per_key.max_streams`: must be a whole number, at least 0
     gateway.toml:2: `testing.max_breaker_crashes`: the number is too large
@@ -464,7 +464,10 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     let config = load(file, &variables).unwrap();
     assert_eq!(config.listen.address.port(), 2);
     assert_eq!(
-        (config.limits.max_streams, config.limits.max_body_bytes),
+        (
+            config.limits.per_key.max_streams,
+            config.limits.http.max_body_bytes
+        ),
         (2, 1)
     );
     let a = &config.agents[&"a".parse().unwrap()];

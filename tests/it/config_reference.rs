@@ -9,25 +9,10 @@ use std::fs;
 use acp_gateway::config::{self, Config, Environment, Flags, Shown};
 use toml::Table;
 
-use crate::support::places::project;
+use crate::support::generated::{compare, compare_section};
 
 const SAMPLE: &str = "acp-gateway.sample.toml";
 const REFERENCE: &str = "docs/reference/configuration.md";
-const BEGIN: &str = "<!-- generated: begin -->\n";
-const END: &str = "<!-- generated: end -->\n";
-
-#[expect(clippy::disallowed_methods, reason = "the flag is for developers")]
-fn compare(path: &str, expected: &str) {
-    let file = project().join(path);
-    if std::env::var_os("UPDATE").is_some() {
-        fs::write(&file, expected).unwrap();
-    }
-    let committed = fs::read_to_string(&file).unwrap();
-    assert!(
-        committed == expected,
-        "{path} is out of date: UPDATE=1 cargo test --test it config_reference"
-    );
-}
 
 fn load(file: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
@@ -72,16 +57,9 @@ fn sample_file_is_generated() {
 
 #[test]
 fn reference_is_generated() {
-    let file = project().join(REFERENCE);
-    let text = fs::read_to_string(file).unwrap();
-    let (head, rest) = text.split_once(BEGIN).unwrap();
-    let (_, tail) = rest.split_once(END).unwrap();
-    compare(
+    compare_section(
         REFERENCE,
-        &format!(
-            "{head}{BEGIN}\n{}\n{END}{tail}",
-            config::reference().trim_end()
-        ),
+        &format!("\n{}\n", config::reference().trim_end()),
     );
 }
 

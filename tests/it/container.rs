@@ -230,10 +230,8 @@ fn compose_grants_minimal_privileges() {
 
 #[test]
 fn isolation_variant_of_compose_removes_only_the_filters_of_the_engine() {
-    let (usual, variant) = (
-        compose(&["compose.yaml"]),
-        compose(&["compose.yaml", "compose.isolation.yaml"]),
-    );
+    let usual = compose(&["compose.yaml"]);
+    let variant = compose(&["compose.yaml", "compose.isolation.yaml"]);
     assert_eq!(usual["security_opt"], json!(["no-new-privileges:true"]));
     assert_eq!(
         variant["security_opt"],

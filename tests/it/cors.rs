@@ -113,7 +113,8 @@ fn listed(response: &Response, name: &str) -> BTreeSet<String> {
 /// Headers that an operation of the OpenAPI document accepts (`in: header`), and headers of its responses.
 fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
     let document: Value = serde_json::from_str(&rest::document_json()).expect("JSON");
-    let (mut sent, mut received) = (BTreeSet::new(), BTreeSet::new());
+    let mut sent = BTreeSet::new();
+    let mut received = BTreeSet::new();
     let operations = document["paths"].as_object().expect("paths").values();
     for operation in operations.flat_map(|item| item.as_object().expect("operations").values()) {
         for parameter in operation["parameters"].as_array().into_iter().flatten() {

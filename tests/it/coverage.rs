@@ -168,7 +168,9 @@ fn table_has_exactly_the_rows_of_the_schema() {
 
 #[test]
 fn every_row_has_a_test_that_exists() {
-    let (headings, rows, of_rows) = (listed(), rows(), tests_of_rows());
+    let headings = listed();
+    let rows = rows();
+    let of_rows = tests_of_rows();
     let known: BTreeSet<String> = own_tests()
         .iter()
         .filter_map(|test| test.rsplit("::").next().map(str::to_owned))
@@ -220,8 +222,10 @@ fn routes_and_events_of_the_table_exist() {
             routes.insert(format!("{} {}", method.to_uppercase(), plain(path)));
         }
     }
-    let events: Vec<&str> = TYPES.iter().map(|event| event.1).collect();
-    let (headings, mut named, mut wrong) = (listed(), 0, Vec::new());
+    let events: Vec<&str> = TYPES.iter().map(|row| row.name).collect();
+    let headings = listed();
+    let mut named = 0;
+    let mut wrong = Vec::new();
     for (heading, table) in rows()
         .iter()
         .filter(|(heading, _)| headings.contains_key(heading.as_str()))

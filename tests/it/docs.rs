@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use events::api::ProblemCode;
 
+use crate::support::generated::compare_section;
 use crate::support::own_tests;
 use crate::support::places::project;
 
@@ -17,22 +18,19 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// `UPDATE=1 cargo test --test it docs::problem_codes` writes the table again.
 #[test]
-fn every_problem_code_is_in_the_problem_reference_with_its_status() {
-    let page = read("docs/reference/problems.md");
+fn problem_codes_of_the_reference_are_generated() {
+    let mut table =
+        "| code | status | retryable | meaning and action |\n|---|---|---|---|\n".to_owned();
     for code in ProblemCode::ALL {
-        let head = format!("| `{}` | {} | ", code.as_str(), code.status());
-        let row = page.lines().find_map(|line| line.strip_prefix(&head));
-        let row = row.unwrap_or_else(|| {
-            panic!("no row for {} with status {}", code.as_str(), code.status())
-        });
-        let retryable = if code.retryable() { "yes |" } else { "no |" };
-        assert!(
-            row.starts_with(retryable) || *code == ProblemCode::AgentError,
-            "{}: {row}",
-            code.as_str()
-        );
+        let retryable = if code.retryable() { "yes" } else { "no" };
+        let name = code.as_str();
+        let status = code.status();
+        let meaning = code.meaning().trim();
+        table += &format!("| `{name}` | {status} | {retryable} | {meaning} |\n");
     }
+    compare_section("docs/reference/problems.md", &table);
 }
 
 /// The members that every event has. A section of the reference describes them together.
@@ -46,7 +44,7 @@ fn every_event_type_is_in_the_event_reference_with_its_members() {
     let schemas = document["components"]["schemas"]
         .as_object()
         .expect("schemas");
-    for (_, name, _) in events::event::TYPES {
+    for name in events::event::TYPES.iter().map(|row| row.name) {
         let of_type = |row: &&str| {
             row.strip_prefix("| ").is_some_and(|row| {
                 row.split(" | ")
@@ -105,7 +103,8 @@ fn every_operation_is_in_the_api_reference() {
         .concat();
     // Paths of the pages are shorter: `{s}` for `{session}`.
     let plain = |text: &str| {
-        let (mut out, mut inside) = (String::new(), false);
+        let mut out = String::new();
+        let mut inside = false;
         for letter in text.chars() {
             inside = (inside || letter == '{') && letter != '}';
             if !inside {
@@ -178,7 +177,8 @@ pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
 fn links_of_the_documentation_lead_to_pages_and_headings() {
     let mut links = 0;
     for page in pages() {
-        let (text, folder) = (read(&page), page.parent().expect("a page is in a folder"));
+        let text = read(&page);
+        let folder = page.parent().expect("a page is in a folder");
         let targets = text
             .split("](")
             .skip(1)

@@ -80,7 +80,8 @@ impl EventSource {
     }
 
     fn until_open(&mut self) {
-        let (began, opened) = (Instant::now(), self.opened);
+        let began = Instant::now();
+        let opened = self.opened;
         while self.opened == opened {
             self.line(began);
         }
@@ -145,7 +146,8 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
     let mut gateway = Setup::fake(&["--resume", "--state", state])
         .settings("timeouts.drain_timeout = \"200ms\"")
         .start();
-    let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
+    let one = gateway.session("fake").await;
+    let two = gateway.session("fake").await;
     let other = gateway.session("fake").await;
     let ticket = ticket(&gateway).await;
     let url = format!(

@@ -28,7 +28,8 @@ impl Ground {
         let (status, session) = gateway.post("/v1/sessions", body).await;
         assert_eq!(status, StatusCode::CREATED, "{session}\n{}", gateway.log());
         let text = |name: &str| session[name].as_str().expect("a text").to_owned();
-        let (session, cwd) = (text("sessionId"), text("cwd"));
+        let session = text("sessionId");
+        let cwd = text("cwd");
         Self {
             gateway,
             session,

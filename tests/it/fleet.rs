@@ -20,14 +20,16 @@ use crate::support::gateway::{KEY, binary};
 use crate::support::log::{all, one};
 use crate::support::places::{claude_cli, fake_agent};
 use crate::support::proxy::Proxy;
+use crate::support::random::rounds;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Members that run at the same time, each with its own gateway behind a proxy.
 const MEMBERS: usize = 4;
-/// The cuts of each member. All of them are 100.
-const CUTS: usize = 25;
-const KILLS: usize = 20;
+/// The cuts of each member in a round.
+const CUTS: usize = 8;
+/// The kills of the gateway in a round.
+const KILLS: usize = 5;
 
 /// A running `acp-gateway connect`. Its end stops the processes of the agent.
 pub(crate) struct Member {
@@ -243,8 +245,10 @@ async fn cut_often(mut random: Random) -> String {
     set_public_url(&mut gateway, &format!("http://{}", proxy.address));
     let member = Member::start(&proxy.address.to_string(), "laptop", KEY, &[]);
     let session = session(&gateway, &member, "laptop").await;
-    let (mut cuts, mut turns) = (0, 0);
-    while cuts < CUTS {
+    let wanted = rounds(CUTS);
+    let mut cuts = 0;
+    let mut turns = 0;
+    while cuts < wanted {
         let prompt = gateway.prompt(&session, "stream n=1500 rate=500").await;
         turns += 1;
         loop {
@@ -258,7 +262,7 @@ async fn cut_often(mut random: Random) -> String {
                 break;
             }
             // Each cut hits an open connection.
-            if cuts < CUTS && member.connections() > cuts {
+            if cuts < wanted && member.connections() > cuts {
                 proxy.cut();
                 cuts += 1;
             }
@@ -278,7 +282,8 @@ async fn turns_survive_kills_of_the_gateway() {
     let session = session(&gateway, &member, "laptop").await;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
-    for kill in 0..KILLS {
+    let kills = rounds(KILLS);
+    for kill in 0..kills {
         let prompt = gateway.prompt(&session, "stream n=400 rate=800").await;
         // Only the time of the kill is random. No condition depends on this sleep.
         tokio::time::sleep(Duration::from_millis(random.below(500))).await;
@@ -298,9 +303,9 @@ async fn turns_survive_kills_of_the_gateway() {
     assert_eq!(
         all(&events, "session.attached").len(),
         1,
-        "the process outlived {KILLS} kills"
+        "the process outlived {kills} kills"
     );
-    assert_eq!(all(&events, "prompt.completed").len(), KILLS);
+    assert_eq!(all(&events, "prompt.completed").len(), kills);
 }
 
 #[tokio::test(flavor = "multi_thread")]

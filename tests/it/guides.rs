@@ -111,10 +111,8 @@ fn expected<'a>(blocks: &'a [Block<'a>], index: usize) -> &'a str {
 }
 
 fn compare(printed: &str, expected: &str, shell: &Shell, location: &str) {
-    let (printed, expected) = (
-        normal(printed, shell.folder()),
-        normal(expected, shell.folder()),
-    );
+    let printed = normal(printed, shell.folder());
+    let expected = normal(expected, shell.folder());
     assert!(
         matches(&printed, &expected),
         "{location} prints\n{printed}\n\nand not\n{expected}"
@@ -309,11 +307,9 @@ fn check(text: &str, location: &str) {
 
 #[test]
 fn docker_guide_matches_dockerfile_and_compose() {
-    let (guide, dockerfile, compose) = (
-        read("docs/guides/docker.md"),
-        read("Dockerfile"),
-        read("compose.yaml"),
-    );
+    let guide = read("docs/guides/docker.md");
+    let dockerfile = read("Dockerfile");
+    let compose = read("compose.yaml");
     for stage in guide
         .split("--target ")
         .skip(1)

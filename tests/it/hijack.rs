@@ -407,7 +407,7 @@ async fn streaming_response_in_a_drain_has_no_connection_close() {
         .settings("timeouts.drain_timeout = \"12s\"")
         .start();
     let session = gateway.session("fake").await;
-    gateway.prompt(&session, "slow chunks=5000 ms=1").await;
+    gateway.prompt(&session, "slow chunks=3000 ms=1").await;
     // A drain does not wait for a turn that has no process yet.
     gateway
         .log_until(&session, |event| event["type"] == "session.update")
@@ -463,7 +463,8 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
         .settings("testing.header_timeout = \"1s\"")
         .start();
     let session = gateway.session("fake").await;
-    let (to, path) = (gateway.address(), events(&session));
+    let to = gateway.address();
+    let path = events(&session);
     let large = format!("{STREAM}x-large: {}\r\n", "x".repeat(100_000));
     for (head, status) in [
         (
@@ -515,7 +516,8 @@ async fn sip(socket: &mut TcpStream, heads: [&str; 2], bytes: usize, pause: Dura
         .write_all(heads[0].as_bytes())
         .await
         .expect("it is open");
-    let (mut received, mut piece) = (Vec::new(), vec![0; bytes]);
+    let mut received = Vec::new();
+    let mut piece = vec![0; bytes];
     for at in 0.. {
         tokio::time::sleep(pause).await;
         match socket.read(&mut piece).await {
@@ -538,7 +540,7 @@ async fn slowly_read_single_response_is_complete() {
         .settings("testing.header_timeout = \"1s\"\ntesting.write_stall_timeout = \"1s\"\ntesting.send_buffer_bytes = \"32KiB\"")
         .start();
     let session = gateway.session("fake").await;
-    gateway.turn(&session, "flood n=350 size=4000").await;
+    gateway.turn(&session, "flood n=200 size=4000").await;
     let to = gateway.address();
     let path = format!("{}?limit=1000", events(&session));
     let json = |more| {
@@ -560,7 +562,7 @@ async fn slowly_read_single_response_is_complete() {
         let began = Instant::now();
         let received = sip(&mut socket, heads, 32 << 10, Duration::from_millis(40)).await;
         assert!(
-            began.elapsed() > Duration::from_secs(3),
+            began.elapsed() > Duration::from_secs(2),
             "it took its time: {:?}",
             began.elapsed()
         );
@@ -591,7 +593,8 @@ async fn follows(gateway: &Gateway, session: &str) -> Lean {
 
 /// The log as received by a client that reads a little after each pause, up to the end of this number of turns.
 async fn read_slowly(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_json::Value> {
-    let (mut came, mut ended) = (Vec::new(), 0);
+    let mut came = Vec::new();
+    let mut ended = 0;
     while ended < turns {
         tokio::time::sleep(pause).await;
         let frames = stream
@@ -641,8 +644,8 @@ async fn slowly_read_waiting_streams_equal_the_log() {
         }
         let turns = [
             "hello",
-            "flood n=600 size=1000",
-            "flood n=1500 size=1000 rate=1000",
+            "flood n=300 size=1000",
+            "flood n=700 size=1000 rate=1000",
         ];
         let says = async {
             for turn in turns {

@@ -217,7 +217,8 @@ proptest! {
         let frames = &mut history.readers[reader].frames;
         let events: Vec<usize> =
             (0..frames.len()).filter(|at| matches!(frames[*at], Frame::Event { .. })).collect();
-        let (at, to) = (events[at.index(events.len())], events[to.index(events.len())]);
+        let at = events[at.index(events.len())];
+        let to = events[to.index(events.len())];
         match how {
             0 => drop(frames.remove(at)),
             1 => frames.insert(to + 1, frames[at].clone()),

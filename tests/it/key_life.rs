@@ -1,5 +1,6 @@
 //! The rights of a key, and the effects of its removal.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
@@ -8,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::calls::Answer;
-use crate::support::gateway::{KEY, command};
+use crate::support::gateway::{KEY, KEY_RELOAD_INTERVAL, command};
 use crate::support::places::gateway_program;
-use crate::support::{Events, Gateway, Setup, eventually, figure};
+use crate::support::{Events, Gateway, Setup, chat_turns, eventually, figure};
 
 /// The body of the request before is charged as soon as the gateway has read it.
 const SOON: Duration = Duration::from_secs(10);
@@ -24,6 +25,7 @@ pub(crate) fn key_command(gateway: &Gateway, args: &[&str]) -> String {
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("data"))
+        .env(KEY_RELOAD_INTERVAL.0, KEY_RELOAD_INTERVAL.1)
         .arg("key")
         .args(args);
     let output = command.output().expect("the binary was built");
@@ -185,11 +187,10 @@ async fn all_streams_of_a_revoked_key_end_within_a_second() {
     const STREAMS: usize = 40;
     /// The gateway reads its keys once a second.
     const RELOAD: Duration = Duration::from_secs(1);
-    let gateway = Setup::fake(&[]).settings(LIMITS).start();
-    let (revoked, other) = (
-        key(&gateway, "bob", "read").await,
-        key(&gateway, "ada", "read").await,
-    );
+    let default = |_: &Path| vec![(KEY_RELOAD_INTERVAL.0, "1s".into())];
+    let gateway = Setup::fake(&[]).settings(LIMITS).start_with(default);
+    let revoked = key(&gateway, "bob", "read").await;
+    let other = key(&gateway, "ada", "read").await;
     let open = async |key: &str| {
         let stream = by(&gateway, key, Method::GET, "/v1/events/stream");
         let mut stream = Events::new(stream.send().await.expect("an answer"));
@@ -224,7 +225,8 @@ async fn a_wait_counts_as_a_stream() {
     let gateway = Setup::fake(&[])
         .settings(&format!("{LIMITS}limits.per_key.max_streams = 1"))
         .start();
-    let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
+    let one = gateway.session("fake").await;
+    let two = gateway.session("fake").await;
     let turn = format!("/v1/sessions/{one}/prompts/p1");
     let hang: Value = json!({ "prompt": "hang" });
     let path = format!("/v1/sessions/{one}/prompts");
@@ -278,14 +280,10 @@ async fn challenge(request: RequestBuilder, status: u16) -> Option<String> {
 }
 
 /// The routes that take a body of a prompt, for a key without the scope.
-fn prompt_routes(session: &str) -> [String; 5] {
-    [
-        format!("/v1/sessions/{session}/prompts"),
-        "/openai/v1/chat/completions".to_owned(),
-        "/openai/v1/responses".to_owned(),
-        "/ai-sdk/fake".to_owned(),
-        "/ag-ui/fake".to_owned(),
-    ]
+fn prompt_routes(session: &str) -> Vec<String> {
+    let chats = chat_turns().map(|(path, _)| path.to_owned());
+    let prompts = format!("/v1/sessions/{session}/prompts");
+    std::iter::once(prompts).chain(chats).collect()
 }
 
 #[tokio::test]
@@ -295,8 +293,9 @@ async fn scope_is_checked_before_a_body_arrives() {
     let reader = key(&gateway, "reader", "read").await;
     let member = key(&gateway, "member", "fleet").await;
     let host = gateway.address();
-    let prompts = prompt_routes(&session).map(|path| (&reader, path));
-    for (key, path) in prompts.into_iter().chain([(&member, "/acp".to_owned())]) {
+    let prompts = prompt_routes(&session).into_iter();
+    let prompts = prompts.map(|path| (&reader, path));
+    for (key, path) in prompts.chain([(&member, "/acp".to_owned())]) {
         let mut socket = TcpStream::connect(host).await.expect("it listens");
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\

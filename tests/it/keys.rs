@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use acp_gateway::auth::limits::Limits;
 use acp_gateway::auth::{CreateKeyError, KeyHash, KeyKind, Keys, NewKey, RevokeError};
 use base::shutdown::Shutdown;
-use base::types::{Clock, Ids, Limits, Scope, Tenant, Timestamp};
+use base::types::{Clock, ClockLimits, Ids, PrincipalLimits, Scope, Tenant, Timestamp};
 use log::store::{MemoryStore, RecordStore as _, Table};
 
 #[derive(Debug)]
@@ -29,14 +30,6 @@ impl Clock for HandClock {
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// The hand's steps are believed at once.
-fn no_settling() -> Limits {
-    Limits {
-        clock_settle_timeout: Duration::ZERO,
-        ..Limits::default()
-    }
-}
-
 struct House {
     store: Arc<MemoryStore>,
     clock: Arc<HandClock>,
@@ -46,7 +39,11 @@ struct House {
 impl House {
     fn new() -> Self {
         let clock = Arc::new(HandClock(AtomicI64::new(1_795_299_303_123)));
-        let ids = Ids::new(clock.clone());
+        // The steps of the clock are accepted at once.
+        let ids = Ids::new(clock.clone()).with_limits(ClockLimits {
+            clock_settle_timeout: Duration::ZERO,
+            ..ClockLimits::default()
+        });
         Self {
             store: Arc::new(MemoryStore::new(ids.clone())),
             clock,
@@ -55,11 +52,18 @@ impl House {
     }
 
     fn keys(&self) -> Keys {
-        self.keys_with(&no_settling())
+        self.keys_with(&Limits::default())
     }
 
     fn keys_with(&self, limits: &Limits) -> Keys {
-        Keys::open(self.store.clone(), self.ids.clone(), limits, None).unwrap()
+        Keys::open(
+            self.store.clone(),
+            self.ids.clone(),
+            limits,
+            PrincipalLimits::default(),
+            None,
+        )
+        .unwrap()
     }
 }
 
@@ -138,7 +142,7 @@ fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
     let keys = house.keys_with(&Limits {
         max_named_keys: 2,
         max_link_keys: 2,
-        ..no_settling()
+        ..Limits::default()
     });
     keys.create(&new_key("a")).unwrap();
     keys.create(&new_key("b")).unwrap();
@@ -202,7 +206,7 @@ fn full_link_keys_evict_only_unused_ones() {
     let house = House::new();
     let limits = Limits {
         max_link_keys: 3,
-        ..no_settling()
+        ..Limits::default()
     };
     let keys = house.keys_with(&limits);
     let create = || {
@@ -240,10 +244,8 @@ fn full_link_keys_evict_only_unused_ones() {
 fn unused_link_key_expires() {
     let house = House::new();
     let keys = house.keys();
-    let (used, unused) = (
-        keys.create_link_key().unwrap(),
-        keys.create_link_key().unwrap(),
-    );
+    let used = keys.create_link_key().unwrap();
+    let unused = keys.create_link_key().unwrap();
     let (named, _) = keys.create(&new_key("alice")).unwrap();
     house.clock.advance(DAY * 29);
     let owner = keys.verify(used.expose()).unwrap();
@@ -290,6 +292,7 @@ fn an_admin_key_is_in_memory_only() {
         house.store.clone(),
         house.ids.clone(),
         &Limits::default(),
+        PrincipalLimits::default(),
         admin,
     )
     .unwrap();

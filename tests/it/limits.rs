@@ -1,5 +1,6 @@
 //! Limits of a principal: from the configuration, from its keys, changed while the gateway runs.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
@@ -7,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::key_life::{key, key_command};
+use super::support::gateway::KEY_RELOAD_INTERVAL;
 use super::support::{Answer, Events, Gateway, Setup, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -246,7 +248,8 @@ async fn limits_of_a_key_are_its_principals_own() {
 
 #[tokio::test]
 async fn key_updates_apply_to_a_running_gateway_within_a_second() {
-    let mut gateway = Setup::fake(&[]).start();
+    let default = |_: &Path| vec![(KEY_RELOAD_INTERVAL.0, "1s".into())];
+    let mut gateway = Setup::fake(&[]).start_with(default);
     let alice = key(&gateway, "alice", "read,prompt").await;
     let id = key_command(&gateway, &["list"]);
     let id = id

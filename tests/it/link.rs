@@ -121,10 +121,8 @@ fn link_keys(data: &Path) -> usize {
 #[test]
 fn link_of_a_public_gateway_has_the_path_of_its_url() {
     let folder = folder();
-    let (data, config) = (
-        folder.path().join("data"),
-        folder.path().join("gateway.toml"),
-    );
+    let data = folder.path().join("data");
+    let config = folder.path().join("gateway.toml");
     let server = "listen = \"0.0.0.0:8080\"\ninsecure_http = true\npublic_url = \"https://example.org/tools/gateway/\"";
     std::fs::write(&config, format!("[server]\n{server}\n")).expect("the folder is ours");
     for args in [&["link"][..], &["key", "create", "someone", "--link"]] {
@@ -221,7 +219,8 @@ fn hidden_process_1_is_a_container_only_if_its_session_is_the_gateways() {
 #[tokio::test]
 async fn start_prints_no_key_to_a_file_and_the_log_names_the_command() {
     let data = folder();
-    let (stdout, log) = (data.path().join("stdout"), data.path().join("log"));
+    let stdout = data.path().join("stdout");
+    let log = data.path().join("log");
     let create = |path: &Path| File::create(path).expect("the folder is ours");
     let mut command = serve(data.path(), &[]);
     command.stderr(create(&log));
@@ -289,7 +288,8 @@ async fn key_and_its_link_are_accepted_when_they_are_printed() {
             .trim()
             .to_owned()
     };
-    let (key, link) = (create(&[]), create(&["--link"]));
+    let key = create(&[]);
+    let link = create(&["--link"]);
     let (url, of_link) = link.split_once("/#key=").expect("a link with a key");
     assert_eq!(url, gateway.url);
     for key in [&*key, of_link] {

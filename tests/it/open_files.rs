@@ -39,7 +39,8 @@ async fn pid(gateway: &Gateway) -> String {
 #[tokio::test]
 async fn the_gateway_raises_its_limit_and_its_agents_get_the_former_one() {
     let gateway = under("ulimit -Sn 300; ulimit -Hn 2000", Setup::fake(&[]));
-    let (few, many) = ("300".to_owned(), "2000".to_owned());
+    let few = "300".to_owned();
+    let many = "2000".to_owned();
     assert_eq!(
         limits(&gateway.pid().to_string()),
         (many.clone(), many.clone())

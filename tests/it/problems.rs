@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::gateway::KEY;
-use crate::support::{Gateway, Setup};
+use crate::support::{Gateway, Setup, chat_turns};
 
 async fn problem(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
     let response = request.send().await.expect("an answer");
@@ -122,26 +122,9 @@ async fn each_500_of_each_surface_writes_its_instance_to_the_log() {
     let folders = gateway.path("data/workspaces");
     std::fs::remove_dir(&folders).expect("it is empty");
     std::fs::write(&folders, "no folder can be made in it").expect("the place is free");
-    let chat = json!({ "id": "c1", "trigger": "submit-message", "messages": [
-        { "id": "m1", "role": "user", "parts": [{ "type": "text", "text": "hello" }] }
-    ] });
-    let run = json!({ "threadId": "t1", "runId": "r1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
-        "messages": [{ "id": "m1", "role": "user", "content": "hello" }] });
-    let completion =
-        json!({ "model": "fake", "messages": [{ "role": "user", "content": "hello" }] });
-    for (at, (path, body)) in [
-        ("/v1/sessions", json!({ "agent": "fake" })),
-        ("/ai-sdk/fake", chat),
-        ("/ag-ui/fake", run),
-        ("/openai/v1/chat/completions", completion),
-        (
-            "/openai/v1/responses",
-            json!({ "model": "fake", "input": "hello" }),
-        ),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    let creation = ("/v1/sessions", json!({ "agent": "fake" }));
+    let requests = std::iter::once(creation).chain(chat_turns());
+    for (at, (path, body)) in requests.enumerate() {
         let instance = format!("surface.{at}");
         let answer = gateway
             .request(Method::POST, path)

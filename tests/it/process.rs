@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::shutdown::Shutdown;
-use base::types::Limits;
 use bytes::Bytes;
 use children::{
-    Child, ChildIsolation, ChildSpec, Exit, SpawnError, Spawner, StdinError, StopReason, resolve,
+    Child, ChildIsolation, ChildSpec, Exit, Limits, SpawnError, Spawner, StdinError, StopReason,
+    resolve,
 };
 use rustix::process::Pid;
 use tempfile::TempDir;

@@ -53,7 +53,8 @@ impl Client {
     /// Sends a request and follows the `Location` of its answer.
     async fn located(&self, method: Method, path: &str, body: &Value) -> (Value, String) {
         let answer = self.send(method, path, body).await;
-        let (status, url) = (answer.status(), answer.url().clone());
+        let status = answer.status();
+        let url = answer.url().clone();
         let location = answer
             .headers()
             .get("location")
@@ -216,13 +217,11 @@ async fn sign_in_works(client: &Client) {
         .send(Method::POST, "/v1/agents/fake/auth", &body)
         .await;
     assert_eq!(answer.status(), StatusCode::CREATED);
-    let (from, location) = (
-        answer.url().clone(),
-        answer.headers()["location"]
-            .to_str()
-            .expect("text")
-            .to_owned(),
-    );
+    let from = answer.url().clone();
+    let location = answer.headers()["location"]
+        .to_str()
+        .expect("text")
+        .to_owned();
     let offered: Value = answer.json().await.expect("JSON");
     assert_eq!(offered["url"], location);
     // A ticket for the path that the answer has, as a browser needs it.

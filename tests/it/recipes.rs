@@ -1,7 +1,7 @@
 //! The recipes of docs/guides/adding-agents.md: every entry is valid, and every known agent has one.
 
 use acp_gateway::config::{self, Environment, Flags, Launch};
-use base::types::known_agents::{KNOWN, KnownAgent};
+use wire::acp::known_agents::{KNOWN, KnownAgent};
 
 use crate::support::places::project;
 

@@ -85,11 +85,9 @@ async fn agents_are_added_changed_and_removed_without_a_restart() {
         panic!("{sessions:?}")
     };
     let follower = Follower::all(&gateway, &sessions);
-    let (kept_pid, idle_pid, busy_pid) = (
-        pid(&gateway, kept).await,
-        pid(&gateway, idle).await,
-        pid(&gateway, busy).await,
-    );
+    let kept_pid = pid(&gateway, kept).await;
+    let idle_pid = pid(&gateway, idle).await;
+    let busy_pid = pid(&gateway, busy).await;
     gateway.turn(dropped, "echo what was said").await;
     let running = gateway.prompt(busy, "slow chunks=25 ms=100").await;
 

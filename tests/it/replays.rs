@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use base::types::{Ids, Limits};
+use base::types::Ids;
+use log::limits::Limits;
 use log::store::{Cut, Maintenance as _, SqliteStore};
 use reqwest::Method;
 use serde_json::json;

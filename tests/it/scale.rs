@@ -48,11 +48,10 @@ struct Peak {
 
 impl Peak {
     fn of(look: impl Fn() -> u64 + Send + 'static) -> Self {
-        let (stop, most) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicU64::new(0)),
-        );
-        let (stopped, seen) = (Arc::clone(&stop), Arc::clone(&most));
+        let stop = Arc::new(AtomicBool::new(false));
+        let most = Arc::new(AtomicU64::new(0));
+        let stopped = Arc::clone(&stop);
+        let seen = Arc::clone(&most);
         let thread = std::thread::Builder::new().spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 seen.fetch_max(look(), Ordering::Relaxed);
@@ -185,7 +184,8 @@ async fn sixty_on_four(name: &str, args: &[&str]) {
         let mut turns = JoinSet::new();
         for session in &sessions {
             let session = session.clone();
-            let (gateway, answered) = (Arc::clone(&gateway), Arc::clone(&answered));
+            let gateway = Arc::clone(&gateway);
+            let answered = Arc::clone(&answered);
             turns.spawn(async move {
                 let words = format!("round {round} of {session}");
                 let prompt = gateway.turn(&session, &format!("echo {words}")).await;

@@ -119,10 +119,8 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
             }
             Step::Answer(number) => {
                 let path = of(&format!("permissions/r{number}"));
-                let (allow, reject) = (
-                    json!({ "optionId": "allow" }),
-                    json!({ "optionId": "reject" }),
-                );
+                let allow = json!({ "optionId": "allow" });
+                let reject = json!({ "optionId": "reject" });
                 let tabs = (
                     gateway.posted(&path, &[], &allow),
                     gateway.posted(&path, &[], &reject),
@@ -174,7 +172,9 @@ fn judge(events: &[Value], responses: &Responses) {
         "every admitted turn ends once, and no other turn does"
     );
 
-    let (mut waiting, mut running, mut content) = (Vec::new(), None, HashMap::new());
+    let mut waiting = Vec::new();
+    let mut running = None;
+    let mut content = HashMap::new();
     for event in events {
         let turn = event["promptId"].as_str();
         match event["type"].as_str().expect("an event has a type") {

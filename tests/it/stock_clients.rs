@@ -139,7 +139,7 @@ async fn follows(client: impl AsyncFn(&Gateway, &str) -> Client) {
     gateway
         .turn(&session, "slow chunks=4 ms=250; stream n=200")
         .await;
-    gateway.prompt(&session, "flood n=60000 rate=20000").await;
+    gateway.prompt(&session, "flood n=60000 rate=3000").await;
     client.until("events of the flood", |client| client.events.len() > 1000);
     gateway.kill();
     gateway.start();
@@ -283,7 +283,7 @@ async fn curl_follows_through_a_kill_and_a_drain() {
 async fn node_fetch_and_curl_fail_on_a_stream_that_a_kill_cuts() {
     let mut gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
-    gateway.prompt(&session, "flood n=60000 rate=20000").await;
+    gateway.prompt(&session, "flood n=60000 rate=3000").await;
     let url = format!("{}{}", gateway.url, path(&session));
     let read = "const [url, key] = process.argv.slice(1);
         const headers = { Authorization: `Bearer ${key}`, Accept: 'text/event-stream' };

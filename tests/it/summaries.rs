@@ -55,7 +55,7 @@ async fn listed(gateway: &Gateway, session: &str) -> Value {
 async fn a_new_session_can_be_read_as_soon_as_its_summary_arrives() {
     let gateway = Setup::fake(&[]).start();
     let mut stream = live(&gateway, STREAM).await;
-    for _ in 0..8 {
+    for _ in 0..4 {
         let read = async {
             let event = stream
                 .until("session.summary")
@@ -136,7 +136,8 @@ async fn a_stream_tells_every_change_of_the_list() {
 #[tokio::test]
 async fn only_named_sessions_have_other_events() {
     let gateway = Setup::fake(&[]).start();
-    let (named, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    let named = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
     let mut stream = gateway
         .events(&format!("{STREAM}&session={named}&types=prompt."))
         .await;
@@ -213,7 +214,8 @@ async fn a_flood_of_chunks_makes_no_summaries() {
 async fn a_session_that_changes_often_has_one_summary_in_each_round() {
     const CHANGES: usize = 60;
     let gateway = Setup::fake(&[]).start();
-    let (busy, quiet) = (gateway.session("fake").await, gateway.session("fake").await);
+    let busy = gateway.session("fake").await;
+    let quiet = gateway.session("fake").await;
     let mut stream = live(&gateway, STREAM).await;
     let rename = async |session: &str, title: String| {
         let path = format!("/v1/sessions/{session}");
@@ -332,10 +334,8 @@ async fn ndjson_has_the_same_summaries_and_pages_have_none() {
 #[tokio::test]
 async fn summaries_need_the_scope_and_end_with_the_key() {
     let gateway = Setup::fake(&[]).start();
-    let (reader, writer) = (
-        key(&gateway, "bob", "read").await,
-        key(&gateway, "eve", "prompt").await,
-    );
+    let reader = key(&gateway, "bob", "read").await;
+    let writer = key(&gateway, "eve", "prompt").await;
     let open = async |key: &str| {
         let request = gateway
             .http

@@ -84,10 +84,8 @@ pub fn play() -> io::Result<()> {
         let Ok(message) = serde_json::from_str::<Value>(&line?) else {
             continue;
         };
-        let (id, method) = (
-            &message["id"],
-            message["method"].as_str().unwrap_or_default(),
-        );
+        let id = &message["id"];
+        let method = message["method"].as_str().unwrap_or_default();
         let result = match method {
             "initialize" => json!({
                 "protocolVersion": 1,
@@ -187,7 +185,8 @@ mod tests {
             },
         )
         .unwrap();
-        let (search, mut numbers) = (Search::new(), Vec::new());
+        let search = Search::new();
+        let mut numbers = Vec::new();
         for line in out.split_inclusive(|&byte| byte == b'\n') {
             let update: Value = serde_json::from_slice(line).unwrap();
             assert_eq!(update["params"]["sessionId"], "sess-1");

@@ -90,7 +90,8 @@ pub fn serve(port: u16, agent: &str, server: &str, form: &str) -> Outcome {
 
 /// The session and the text of a POST. `None` for a connection that only tests the port.
 fn prompt(client: &mut TcpStream) -> Outcome<Option<(String, String)>> {
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 8192]);
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 8192];
     loop {
         if let Some((head, length)) = Head::parse(&bytes)? {
             let end = length + head.length().unwrap_or_default();
@@ -146,9 +147,12 @@ fn publish(mut stdout: ChildStdout, server: SocketAddr, path: &str, form: Form) 
     let mut stream = http::connect(server)?;
     stream.set_read_timeout(None)?;
     let flight = Arc::new(Flight::default());
-    let (answers, landing) = (stream.try_clone()?, flight.clone());
+    let answers = stream.try_clone()?;
+    let landing = flight.clone();
     std::thread::spawn(move || count_answers(answers, &landing));
-    let (mut pending, mut buffer, mut out) = (Vec::new(), vec![0; PIPE], Vec::new());
+    let mut pending = Vec::new();
+    let mut buffer = vec![0; PIPE];
+    let mut out = Vec::new();
     loop {
         let read = stdout.read(&mut buffer)?;
         if read == 0 {
@@ -172,7 +176,8 @@ fn publish(mut stdout: ChildStdout, server: SocketAddr, path: &str, form: Form) 
                 ))?;
             }
             Form::Lines => {
-                let (mut from, mut count) = (0, 0);
+                let mut from = 0;
+                let mut count = 0;
                 for end in memchr_iter(b'\n', &lines) {
                     let line = String::from_utf8_lossy(&lines[from..end]);
                     out.extend_from_slice(&request("POST", server, path, &[], Some(&line)));
@@ -190,7 +195,9 @@ fn publish(mut stdout: ChildStdout, server: SocketAddr, path: &str, form: Form) 
 }
 
 fn count_answers(mut stream: impl Read, flight: &Flight) {
-    let (search, mut buffer, mut seen) = (memmem::Finder::new(SUCCESS), vec![0; PIPE], Vec::new());
+    let search = memmem::Finder::new(SUCCESS);
+    let mut buffer = vec![0; PIPE];
+    let mut seen = Vec::new();
     while let Ok(read) = stream.read(&mut buffer) {
         if read == 0 {
             break;

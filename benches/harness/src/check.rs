@@ -95,7 +95,8 @@ impl Grammar {
     /// An empty line ends a block, which must contain data.
     fn dispatch(&mut self) {
         self.faults += u64::from(!std::mem::take(&mut self.data));
-        let (id, between) = (self.id.take(), std::mem::take(&mut self.between));
+        let id = self.id.take();
+        let between = std::mem::take(&mut self.between);
         let Some(id) = id else { return };
         let due = self
             .last

@@ -217,7 +217,8 @@ fn say(line: &Line) {
         .complaint
         .as_ref()
         .map_or(String::new(), |complaint| format!(" - {complaint}"));
-    let (complete, readers) = (sample.complete, sample.readers);
+    let complete = sample.complete;
+    let readers = sample.readers;
     println!(
         "{round} {:<11} {target:<15} {complete}/{readers} {}{complaint}",
         test.name(),

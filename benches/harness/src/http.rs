@@ -231,7 +231,8 @@ mod tests {
     fn chunks_are_joined_however_they_are_cut() {
         let body = b"5\r\nhello\r\nA;x=1\r\n, chunked \r\n1\r\n!\r\n0\r\n\r\n";
         for size in 1..=body.len() {
-            let (mut chunks, mut text) = (Chunks::default(), Vec::new());
+            let mut chunks = Chunks::default();
+            let mut text = Vec::new();
             for piece in body.chunks(size) {
                 chunks.feed(piece, |content| text.extend_from_slice(content));
             }

@@ -92,7 +92,8 @@ pub fn serve(port: u16, agent: String) -> Outcome {
         clients: Vec::new(),
         free: Vec::new(),
     };
-    let (mut events, mut buffer) = (Vec::with_capacity(512), vec![0; PIPE]);
+    let mut events = Vec::with_capacity(512);
+    let mut buffer = vec![0; PIPE];
     loop {
         events.clear();
         match epoll::wait(
@@ -240,7 +241,8 @@ impl Limit {
         let number = self.sessions.len();
         epoll::add(&self.epoll, &stdout, token(PIPES, number)?, EventFlags::IN)?;
         let log = Vec::with_capacity(WRITE);
-        let (part, readers) = (Vec::new(), Vec::new());
+        let part = Vec::new();
+        let readers = Vec::new();
         self.sessions.push(Session {
             _agent: agent,
             stdin,

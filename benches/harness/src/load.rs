@@ -112,7 +112,8 @@ pub(crate) fn replay(running: &dyn Running, session: &Session, plan: Plan) -> Ou
     let request = session.replay.as_deref().ok_or("it has no replay")?;
     let mut readers = Readers::new(plan.strict)?;
     readers.expected = plan.prompt.n;
-    let (cpu, begun) = (proc::cpu(&workers), clock::now());
+    let cpu = proc::cpu(&workers);
+    let begun = clock::now();
     for _ in 0..plan.readers {
         readers.connect(session, request)?;
     }

@@ -122,7 +122,9 @@ mod tests {
     use super::*;
 
     fn numbers(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
-        let (search, mut scanner, mut numbers) = (Search::new(), Scanner::new(), Vec::new());
+        let search = Search::new();
+        let mut scanner = Scanner::new();
+        let mut numbers = Vec::new();
         for piece in pieces {
             scanner.feed(&search, &piece, |marker| numbers.push(marker.number));
         }

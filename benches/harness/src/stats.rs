@@ -17,7 +17,8 @@ impl Spread {
             .collect();
         figures.sort_by(f64::total_cmp);
         let rounds = figures.len();
-        let (least, most) = (*figures.first()?, *figures.last()?);
+        let least = *figures.first()?;
+        let most = *figures.last()?;
         let median = f64::midpoint(figures[(rounds - 1) / 2], figures[rounds / 2]);
         Some(Self {
             median,

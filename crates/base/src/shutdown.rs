@@ -59,6 +59,14 @@ impl Shutdown {
         self.spawn_isolated(abort_on_panic(task))
     }
 
+    /// Starts a task like [`Shutdown::spawn`]. It is cancelled in its current wait when the drain starts.
+    pub fn spawn_until_drain<F: Task<Output = ()>>(&self, task: F) {
+        let drain = self.drain_token.clone();
+        self.spawn(async move {
+            drain.run_until_cancelled(task).await;
+        });
+    }
+
     /// Starts a task that all clients depend on, such as the listener. The task may outlive all work. A panic
     /// in it aborts the process.
     pub fn spawn_critical<F: Task>(&self, task: F) -> JoinHandle<F::Output> {
@@ -145,7 +153,7 @@ impl Shutdown {
         let work_ended = timeout_at(end, self.work_tasks.wait()).await.is_ok();
         self.closing_token.cancel();
         let others_ended = timeout_at(end, self.other_tasks.wait()).await.is_ok();
-        // Operations that were in progress at the start of the drain may have started work tasks meanwhile.
+        // Operations that were in progress at the start of the drain may have started work tasks after the first wait.
         timeout_at(end, self.work_tasks.wait()).await.is_ok() && others_ended && work_ended
     }
 }

@@ -13,7 +13,7 @@ use base::types::AppliedIsolation;
 pub struct Child {
     /// The program's own pid, for people. Signals go to the supervisor only.
     pub pid: u32,
-    /// Its own user. `None` if it has that of the gateway.
+    /// The user id of the child. `None` if the child runs as the gateway's user.
     pub user: Option<u32>,
     pub(super) supervisor: Pid,
     pub stdin: StdinWriter,

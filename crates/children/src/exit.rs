@@ -6,7 +6,9 @@ use std::process::{ExitCode, ExitStatus};
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 use tokio::sync::watch;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+use super::report::Ended;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exit {
     pub code: Option<i32>,
     /// The signal that ended it, as in `SIGKILL`.
@@ -25,11 +27,26 @@ impl From<Option<ExitStatus>> for Exit {
     }
 }
 
+impl From<Ended> for Exit {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Exited(code) => Self {
+                code: Some(code),
+                signal: None,
+            },
+            Ended::Killed(signal) => Self::killed_by(signal),
+            Ended::Unknown => Self::default(),
+        }
+    }
+}
+
 impl Exit {
     /// Ends this process in the same way. Returns the exit code if there was no signal, or if the signal ends no process.
     pub fn repeat(&self) -> ExitCode {
         let is_named = |number: &i32| signal_name(*number) == self.signal.as_deref();
-        if let Some(number) = self.signal.as_ref().and_then(|_| (1..=64).find(is_named)) {
+        if self.signal.is_some()
+            && let Some(number) = (1..=64).find(is_named)
+        {
             let _ = emulate_default_handler(number);
         }
         let code = self.code.and_then(|code| u8::try_from(code).ok());
@@ -54,7 +71,6 @@ pub(super) struct KillSwitch {
     pub(super) exit_state: watch::Receiver<ExitState>,
 }
 
-/// Why the gateway stops or stopped a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum StopReason {
     /// [`Child::stop`](super::Child::stop) or [`Child::kill`](super::Child::kill).
@@ -101,7 +117,7 @@ impl KillSwitch {
         async move {
             let end = state.wait_for(|state| state.exit.is_some()).await;
             let exit = end.ok().and_then(|state| state.exit.clone());
-            exit.unwrap_or(Exit::from(None))
+            exit.unwrap_or_default()
         }
     }
 }

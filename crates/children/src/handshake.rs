@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use rustix::net::{
 use tokio::io::Interest;
 
 use super::report::{self, Report};
-use super::spawn_error::SpawnError;
+use super::spec::SpawnError;
 
 /// More than a supervisor ever writes.
 const MAX_REPORT_BYTES: usize = 4096;
@@ -40,7 +40,7 @@ pub(super) fn open_control_socket(
 /// Descriptors of a stage, and one more if there is one.
 pub(super) fn and_optional<'a>(
     own: &[BorrowedFd<'a>],
-    more: Option<&'a OwnedFd>,
+    more: Option<&'a impl AsFd>,
 ) -> Vec<BorrowedFd<'a>> {
     own.iter().copied().chain(more.map(AsFd::as_fd)).collect()
 }
@@ -60,14 +60,12 @@ pub(super) fn send_descriptors(
     Ok(())
 }
 
-/// Waits for the supervisor's report about the start of `program`, at most for `limit`. Returns the pid of the
-/// program.
-pub(super) async fn await_report(
-    control: UnixStream,
-    limit: Duration,
-    program: PathBuf,
-) -> Result<u32, SpawnError> {
-    let report = tokio::time::timeout(limit, read_report(control))
+/// The time from the start of a supervisor until it reports that the program runs. When it expires, the start fails.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Waits for the supervisor's report about the start of `program`. Returns the pid of the program.
+pub(super) async fn await_report(control: UnixStream, program: PathBuf) -> Result<u32, SpawnError> {
+    let report = tokio::time::timeout(START_TIMEOUT, read_report(control))
         .await
         .map_err(|_| SpawnError::Timeout)?;
     let (report, writer) = report.map_err(SpawnError::Supervisor)?;

@@ -13,7 +13,7 @@
 //! A [`Child`] is the gateway's handle. Three tasks serve it: one writes stdin, one drains stderr, and the
 //! reaper owns the supervisor process and stops it gracefully. Dropping the handle requests a stop.
 //!
-//! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
+//! Reading order: [`limits`], [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
 //! [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
 //! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it.
 //! [`run_file`] and [`procfs`] find processes,
@@ -23,6 +23,7 @@ mod child;
 mod control_groups;
 mod exit;
 mod handshake;
+mod limits;
 mod isolation;
 mod mask;
 mod mount_table;
@@ -35,7 +36,6 @@ mod report;
 mod resolve;
 mod run_file;
 mod spawn;
-mod spawn_error;
 mod spec;
 mod stderr;
 mod stdin;
@@ -45,7 +45,11 @@ mod terminal;
 pub use child::Child;
 pub use control_groups::{ControlGroups, sweep_groups};
 pub use exit::{Exit, StopReason};
-pub use isolation::{AgentUsers, FolderGrants, PACKAGE_FILE, Sandbox, UserError, UsersError};
+pub use isolation::{
+    AgentUsers, FolderGrants, IsolationPolicy, PACKAGE_FILE, Sandbox, UserError, UserRange,
+    UserRangeError, UsersError,
+};
+pub use limits::{Limits, STDIN_STALL_TIMEOUT};
 pub use mask::masked;
 pub use open_files::OpenFiles;
 pub use procfs::{ProcessTree, descends_from_this_process};
@@ -54,10 +58,9 @@ pub use real_folder::check_real_folder;
 pub use resolve::{ResolveError, resolve, trusted_path};
 pub use run_file::{SupervisorLock, sweep};
 pub use spawn::{HostIsolation, Spawner, spawn_detached};
-pub use spawn_error::{NO_ROOT_AGENTS, SpawnError};
-pub use spec::{ChildIsolation, ChildSpec};
+pub use spec::{ChildIsolation, ChildSpec, NO_ROOT_AGENTS, ResourceLimits, SpawnError};
 pub use stderr::StderrTail;
-pub use stdin::{StdinError, StdinWriter};
+pub use stdin::{MAX_STDIN_LINES, RESERVED_STDIN_LINES, StdinError, StdinWriter};
 pub use terminal::{TerminalChild, TerminalOutput, TerminalSpec, Terminals};
 
 /// Protects this process's memory, environment and descriptors from other processes of the same user.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-pub(super) const MASK: &[u8] = b"[secret]";
+const MASK: &[u8] = b"[secret]";
 
 /// The minimum length of a truncated secret at the end of a stream to be masked. A shorter prefix reveals
 /// nothing, and masking it would hide the ends of ordinary words.
-pub(super) const MIN_MASKED_PREFIX: usize = 4;
+const MIN_MASKED_PREFIX: usize = 4;
 
 /// The text with every secret replaced. Of two overlapping secrets, the longer one is replaced.
 pub fn masked(text: &str, secrets: &[String]) -> String {
@@ -33,7 +33,6 @@ pub(super) fn secrets_of(secrets: Vec<String>) -> Arc<[Vec<u8>]> {
 pub(super) struct Mask {
     /// Longest first, none empty.
     secrets: Arc<[Vec<u8>]>,
-    /// The first bytes of the secrets.
     first: Box<[bool; 256]>,
     /// Bytes that may be the start of a secret.
     pending: Vec<u8>,
@@ -68,7 +67,7 @@ impl Mask {
                 break;
             }
             let begins = |secret: &Vec<u8>| secret.len() > rest.len() && secret.starts_with(rest);
-            // A longer secret may still follow from a complete shorter one.
+            // A complete secret can be the start of a longer one. Wait for more bytes.
             if self.secrets.iter().any(begins) {
                 break;
             }
@@ -84,28 +83,37 @@ impl Mask {
         shown
     }
 
-    /// The remaining bytes at the end of the stream. A long prefix of a secret is a truncated secret.
+    /// The remaining bytes at the end of the stream.
     pub(super) fn finish(&mut self) -> Vec<u8> {
-        let held = std::mem::take(&mut self.pending);
-        let mut shown = Vec::new();
-        let mut at = 0;
-        while at < held.len() {
-            let rest = &held[at..];
-            if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
-                shown.extend_from_slice(MASK);
-                at += secret.len();
-            } else if rest.len() >= MIN_MASKED_PREFIX
-                && self.secrets.iter().any(|secret| secret.starts_with(rest))
-            {
-                shown.extend_from_slice(MASK);
-                break;
-            } else {
-                shown.push(rest[0]);
-                at += 1;
-            }
-        }
-        shown
+        masked_end(&std::mem::take(&mut self.pending), &self.secrets, 0)
     }
+}
+
+/// The end of a stream with every secret replaced. A long prefix of a secret at the end is a truncated secret. The bytes
+/// before `from` are not shown: they can be the rest of a secret whose start is missing.
+pub(super) fn masked_end(bytes: &[u8], secrets: &[Vec<u8>], from: usize) -> Vec<u8> {
+    let mut shown = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        if let Some(secret) = secrets.iter().find(|secret| rest.starts_with(secret)) {
+            at += secret.len();
+            if at > from {
+                shown.extend_from_slice(MASK);
+            }
+        } else if rest.len() >= MIN_MASKED_PREFIX
+            && secrets.iter().any(|secret| secret.starts_with(rest))
+        {
+            shown.extend_from_slice(MASK);
+            break;
+        } else {
+            if at >= from {
+                shown.push(rest[0]);
+            }
+            at += 1;
+        }
+    }
+    shown
 }
 
 #[cfg(test)]

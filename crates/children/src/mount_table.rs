@@ -112,7 +112,7 @@ impl MountTable {
         Some(current)
     }
 
-    /// The mount on another one at this point.
+    /// The mount that covers `below` at this mount point.
     fn on(&self, below: &Mount, point: &Path) -> Option<&Mount> {
         let at_point = self.by_point.get(point)?.iter();
         at_point
@@ -156,7 +156,7 @@ impl MountTable {
 }
 
 /// `Path::join` with an empty path would add a separator.
-fn join(folder: &Path, below: &Path) -> PathBuf {
+pub(super) fn join(folder: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() {
         folder.to_owned()
     } else {

@@ -1,7 +1,6 @@
 //! Facts from `/proc`: the identity and the children of a process.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -20,11 +19,14 @@ pub(super) fn stat(pid: Pid) -> io::Result<Stat> {
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+fn all() -> impl Iterator<Item = Pid> {
+    let table = fs::read_dir("/proc").into_iter().flatten();
+    table.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+}
+
 /// All running processes, without zombies.
 pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
-    let table = fs::read_dir("/proc").into_iter().flatten();
-    table.filter_map(|entry| {
-        let pid = Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)?;
+    all().filter_map(|pid| {
         let text = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
         let stat = parse_stat(&text)?;
         (!is_zombie(&text)).then_some((pid, stat))
@@ -33,11 +35,9 @@ pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
 
 /// The real, effective, saved and file system users of all processes.
 pub(super) fn users() -> HashSet<u32> {
-    let table = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_pid = |name: OsString| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
-    let processes = table.filter(|entry| is_pid(entry.file_name()));
+    let status = |pid: Pid| fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()));
     // A process that has ended meanwhile has no status.
-    let texts = processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    let texts = all().filter_map(|pid| status(pid).ok());
     texts.flat_map(|text| status_users(&text)).collect()
 }
 
@@ -82,9 +82,7 @@ pub(super) fn own_children() -> Vec<Pid> {
 
 /// The same from the table of all processes, for kernels without the list.
 fn children_by_scan(parent: Pid) -> Vec<Pid> {
-    let table = fs::read_dir("/proc").into_iter().flatten();
-    table
-        .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+    all()
         .filter(|pid| stat(*pid).is_ok_and(|stat| stat.parent == parent.as_raw_pid()))
         .collect()
 }
@@ -167,12 +165,12 @@ impl ProcessTree {
         }
     }
 
-    /// The number of running processes that are not in the baseline.
     pub fn new_processes(&self) -> usize {
         self.running().difference(&self.baseline).count()
     }
 
-    /// Kills all processes of the tree, but not the supervisor. A process that starts others meanwhile can escape.
+    /// Kills all processes of the tree, but not the supervisor. Processes that the tree starts during the call can
+    /// escape.
     pub(super) fn kill(&self) {
         for (pid, start) in self.running() {
             let Some(pid) = Pid::from_raw(pid) else {

@@ -79,22 +79,13 @@ impl Pty {
 pub struct PtyChild {
     /// The program's own pid, for people.
     pub pid: u32,
-    pub(super) reader: Option<PtyReader>,
-    pub(super) writer: Option<PtyWriter>,
+    /// The output of the program. It ends when the program and all its descendants have closed the terminal.
+    pub reader: Option<PtyReader>,
+    pub writer: Option<PtyWriter>,
     pub(super) size: OwnedFd,
     pub(super) kill_switch: KillSwitch,
 }
 impl PtyChild {
-    /// Returns the output of the program, once. It ends when the program and all its descendants have closed the
-    /// terminal.
-    pub fn take_reader(&mut self) -> Option<PtyReader> {
-        self.reader.take()
-    }
-
-    pub fn take_writer(&mut self) -> Option<PtyWriter> {
-        self.writer.take()
-    }
-
     /// Notifies the program of a new window size.
     pub fn resize(&self, size: PtySize) -> io::Result<()> {
         Ok(tcsetwinsize(&self.size, size.into())?)

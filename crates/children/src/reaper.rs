@@ -15,8 +15,8 @@ use super::exit::{Exit, ExitState, StopReason, StopRequest};
 use super::isolation::TemporaryFolder;
 use super::procfs::ProcessTree;
 use super::run_file::RunFile;
+use crate::limits::Limits;
 use base::shutdown::Shutdown;
-use base::types::Limits;
 
 /// The wait for a killed supervisor, and then for its stderr. Both end at once unless the kernel itself hangs.
 const FINAL_WAIT: Duration = Duration::from_secs(1);
@@ -76,17 +76,6 @@ pub(super) struct Pipes {
     pub(super) stalled: CancellationToken,
     /// The task that drains stderr.
     pub(super) stderr: JoinHandle<()>,
-}
-
-impl Pipes {
-    /// A child in a pseudo terminal has no pipes.
-    pub(super) fn none(shutdown: &Shutdown) -> Self {
-        Self {
-            close_stdin: CancellationToken::new(),
-            stalled: CancellationToken::new(),
-            stderr: shutdown.spawn(std::future::ready(())),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy)]

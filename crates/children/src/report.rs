@@ -8,9 +8,10 @@
 //! | `folder JSON` | a folder of the session cannot be used, with its [`FolderError`] |
 //! | `broken TEXT` | an earlier step failed |
 
+use std::fmt;
+
 use rustix::process::WaitStatus;
 
-use super::exit::Exit;
 use base::types::FolderError;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -26,32 +27,24 @@ pub(super) enum Report {
     SetupFailed(String),
 }
 
-pub(super) fn exec_line(pid: i32) -> String {
-    format!("exec {pid}\n")
-}
-
-pub(super) fn exec_failed_line(errno: i32) -> String {
-    format!("refused {errno}\n")
-}
-
-pub(super) fn no_directory_line(errno: i32) -> String {
-    format!("nofolder {errno}\n")
-}
-
-pub(super) fn folder_line(error: &FolderError) -> String {
-    // The paths of a confinement are text, because it is JSON too.
-    match serde_json::to_string(error) {
-        Ok(json) => format!("folder {json}\n"),
-        Err(_) => setup_failed_line(&error.to_string()),
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started(pid) => writeln!(f, "exec {pid}"),
+            Self::ExecFailed(errno) => writeln!(f, "refused {errno}"),
+            Self::NoDirectory(errno) => writeln!(f, "nofolder {errno}"),
+            // The paths of a confinement are text, because it is JSON too.
+            Self::Folder(error) => match serde_json::to_string(error) {
+                Ok(json) => writeln!(f, "folder {json}"),
+                Err(_) => Self::SetupFailed(error.to_string()).fmt(f),
+            },
+            Self::SetupFailed(text) => writeln!(f, "broken {}", text.replace('\n', " ")),
+        }
     }
 }
 
 pub(super) fn parse_folder(line: &str) -> Option<FolderError> {
     serde_json::from_str(line.trim_end().strip_prefix("folder ")?).ok()
-}
-
-pub(super) fn setup_failed_line(text: &str) -> String {
-    format!("broken {}\n", text.replace('\n', " "))
 }
 
 /// Parses a report. The last known line decides: `refused` revokes an earlier `exec`.
@@ -72,22 +65,43 @@ pub(super) fn parse(bytes: &[u8]) -> Report {
     known.unwrap_or_else(|| Report::SetupFailed(silent.to_owned()))
 }
 
-/// How a terminal's program ended, as sent over the terminal's socket.
-pub(super) fn exit_line(status: WaitStatus) -> String {
-    match status.terminating_signal() {
-        Some(signal) => format!("killed {signal}\n"),
-        None => format!("exited {}\n", status.exit_status().unwrap_or_default()),
+/// How the program of a terminal or of a PID namespace ended, one line over the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Exited(i32),
+    Killed(i32),
+    /// The child did not end, or not in time.
+    Unknown,
+}
+
+impl From<Option<WaitStatus>> for Ended {
+    fn from(status: Option<WaitStatus>) -> Self {
+        let Some(status) = status else {
+            return Self::Unknown;
+        };
+        let exited = || status.exit_status().map_or(Self::Unknown, Self::Exited);
+        let killed = status.terminating_signal();
+        killed.map_or_else(exited, Self::Killed)
     }
 }
 
-pub(super) fn parse_exit(line: &str) -> Option<Exit> {
-    match line.trim_end().split_once(' ')? {
-        ("exited", code) => Some(Exit {
-            code: Some(code.parse().ok()?),
-            signal: None,
-        }),
-        ("killed", signal) => Some(Exit::killed_by(signal.parse().ok()?)),
-        _ => None,
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => writeln!(f, "exited {code}"),
+            Self::Killed(signal) => writeln!(f, "killed {signal}"),
+            Self::Unknown => writeln!(f, "unknown"),
+        }
+    }
+}
+
+impl Ended {
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        match line.trim_end().split_once(' ')? {
+            ("exited", code) => Some(Self::Exited(code.parse().ok()?)),
+            ("killed", signal) => Some(Self::Killed(signal.parse().ok()?)),
+            _ => None,
+        }
     }
 }
 
@@ -97,20 +111,35 @@ mod tests {
 
     #[test]
     fn last_known_line_decides() {
-        assert_eq!(parse(exec_line(12).as_bytes()), Report::Started(12));
+        let lines =
+            |reports: &[Report]| -> String { reports.iter().map(ToString::to_string).collect() };
+        let parsed = |reports: &[Report]| parse(lines(reports).as_bytes());
+        assert_eq!(parsed(&[Report::Started(12)]), Report::Started(12));
         assert_eq!(
-            parse((exec_line(12) + &exec_failed_line(2)).as_bytes()),
+            parsed(&[Report::Started(12), Report::ExecFailed(2)]),
             Report::ExecFailed(2)
         );
         assert_eq!(
-            parse(setup_failed_line("a\nb").as_bytes()),
+            parsed(&[Report::SetupFailed("a\nb".to_owned())]),
             Report::SetupFailed("a b".to_owned())
         );
         let error = FolderError::Replaced {
             folder: "/a b\n".into(),
         };
-        assert_eq!(parse(folder_line(&error).as_bytes()), Report::Folder(error));
+        assert_eq!(
+            parsed(&[Report::Folder(error.clone())]),
+            Report::Folder(error)
+        );
         assert!(matches!(parse(b""), Report::SetupFailed(_)));
         assert!(matches!(parse(b"nonsense\n"), Report::SetupFailed(_)));
+    }
+
+    #[test]
+    fn lines_of_the_init_process_are_parsed() {
+        for ended in [Ended::Exited(3), Ended::Killed(9)] {
+            assert_eq!(Ended::parse(&ended.to_string()), Some(ended));
+        }
+        assert_eq!(Ended::parse(&Ended::Unknown.to_string()), None);
+        assert_eq!(Ended::parse(""), None);
     }
 }

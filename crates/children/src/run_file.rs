@@ -72,7 +72,7 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
     let mut supervisors = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        // A file that is no valid identity was truncated and names no process.
+        // A file without a valid identity was truncated, so there is no process to end.
         if let Ok(text) = fs::read(&path)
             && let Ok(identity) = serde_json::from_slice::<Identity>(&text)
         {

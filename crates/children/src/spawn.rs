@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::child::Child;
 use super::control_groups::{ChildGroup, ControlGroups};
 use super::exit::{ExitState, KillSwitch, StopRequest};
-use super::isolation::{Confinement, FolderGrants, Sandbox, give};
+use super::isolation::{Confinement, FolderGrants, Sandbox, give, write_instructions};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
 use super::real_folder::open_real_folder;
@@ -30,21 +30,26 @@ use super::reaper::{Pipes, Reaper, Resources};
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
 use super::{ChildSpec, SpawnError, StderrTail, Terminals, handshake};
+use crate::limits::Limits;
 use base::shutdown::Shutdown;
-use base::types::{AppliedIsolation, Limits, Mechanism};
+use base::types::{AppliedIsolation, Mechanism};
 
 /// Starts children. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Spawner {
     supervisor: PathBuf,
     run_dir: Option<PathBuf>,
-    inherits_stderr: bool,
+    /// Children with pipes write to the stderr of this process. Their tails stay empty.
+    pub inherits_stderr: bool,
     shutdown: Shutdown,
     limits: Arc<Limits>,
-    open_files: Option<OpenFiles>,
+    /// The limit of open files for children: the limit of this process before it was raised.
+    pub open_files: Option<OpenFiles>,
     isolation: HostIsolation,
-    /// Each supervisor holds copies of these until its end.
-    held: Arc<[OwnedFd]>,
+    /// Descriptors of which each supervisor holds copies until its end: the lock of the supervisors, and the listeners of
+    /// the gateway. Without the listeners, an agent could bind the port after a crash of the gateway, and receive the keys
+    /// of clients.
+    pub held: Arc<[OwnedFd]>,
 }
 
 impl Spawner {
@@ -68,34 +73,11 @@ impl Spawner {
         }
     }
 
-    /// Sets the limit of open files for children: the limit of this process before it was raised.
-    #[must_use]
-    pub fn with_open_files(mut self, open_files: Option<OpenFiles>) -> Self {
-        self.open_files = open_files;
-        self
-    }
-
     /// Sets the isolation and the control groups of children. Without it, children are not isolated, and stay in the group
     /// of this process.
     #[must_use]
     pub fn with_isolation(mut self, isolation: HostIsolation) -> Self {
         self.isolation = isolation;
-        self
-    }
-
-    /// Sets descriptors of which each supervisor holds copies until its end: the lock of the supervisors, and the
-    /// listeners of the gateway. Without the listeners, an agent could bind the port after a crash of the gateway, and
-    /// receive the keys of clients.
-    #[must_use]
-    pub fn with_held(mut self, descriptors: Vec<OwnedFd>) -> Self {
-        self.held = descriptors.into();
-        self
-    }
-
-    /// Lets children with pipes write to the stderr of this process. Their tails stay empty.
-    #[must_use]
-    pub fn with_inherited_stderr(mut self) -> Self {
-        self.inherits_stderr = true;
         self
     }
 
@@ -157,32 +139,17 @@ impl Spawner {
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let pipes = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from);
         let (stdin_read, stdin_write) = pipes.map_err(supervisor_error)?;
-        give(&stdin_read, confinement.user).map_err(supervisor_error)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(supervisor_error)?;
         let (terminal_requests, supervisor_requests) = socket_pair()?;
         let (folder_requests, supervisor_folders) = socket_pair()?;
-        let (link, init_link) = socket_pair()?;
-        let written = || confinement.write().map_err(supervisor_error);
-        let (control, supervisor_end) = handshake::open_control_socket(&[
-            &self.outer_descriptors(&[
-                written()?.as_fd(),
-                link.as_fd(),
-                supervisor_folders.as_fd(),
-            ]),
-            &[init_link.as_fd(), supervisor_requests.as_fd()],
-            &handshake::and_optional(&[stdin_read.as_fd(), written()?.as_fd()], group.as_deref()),
-        ])
-        .map_err(supervisor_error)?;
-        drop((supervisor_requests, supervisor_folders, link, init_link));
-        // This copy would keep the pipe open after the child has closed its own.
-        drop(stdin_read);
-        let error_output = if self.inherits_stderr {
-            Stdio::inherit
-        } else {
-            Stdio::piped
-        };
-        let mut supervisor =
-            self.spawn_supervisor("watch", &spec, supervisor_end, [Stdio::piped, error_output])?;
+        let (mut supervisor, control) = self.start_supervisor(
+            &spec,
+            &confinement,
+            group.as_deref(),
+            stdin_read,
+            supervisor_folders,
+            Some(supervisor_requests),
+        )?;
         let stdout = supervisor.stdout.take().expect("stdout is a pipe");
         let stderr_pipe = supervisor.stderr.take();
         let stderr = StderrTail::new(self.limits.max_stderr_bytes, spec.secrets);
@@ -195,7 +162,12 @@ impl Spawner {
         let close_stdin = CancellationToken::new();
         let stalled = CancellationToken::new();
         let closed = close_stdin.clone();
-        let (stdin, stdin_task) = StdinTask::new(stdin_pipe, &self.limits, closed, stalled.clone());
+        let (stdin, stdin_task) = StdinTask::new(
+            stdin_pipe,
+            self.limits.stdin_stall_timeout,
+            closed,
+            stalled.clone(),
+        );
         self.shutdown.spawn_isolated(stdin_task.run());
         let pipes = Pipes {
             close_stdin,
@@ -224,7 +196,6 @@ impl Spawner {
                 secrets: stderr.secrets(),
                 confinement: Arc::new(confinement),
                 group,
-                start_timeout: self.limits.spawn_timeout,
                 shutdown: self.shutdown.clone(),
             },
             stderr,
@@ -235,7 +206,7 @@ impl Spawner {
         Ok((child, control))
     }
 
-    /// The same for a child in a pseudo terminal.
+    /// Like `start_with_pipes`, for a child in a pseudo terminal.
     fn start_with_pty(
         &self,
         mut spec: ChildSpec,
@@ -246,21 +217,21 @@ impl Spawner {
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (pty, terminal) = Pty::open(size).map_err(supervisor_error)?;
-        give(&terminal, confinement.user).map_err(supervisor_error)?;
         let (_, no_folders) = UnixStream::pair().map_err(supervisor_error)?;
-        let (link, init_link) = UnixStream::pair().map_err(supervisor_error)?;
-        let written = || confinement.write().map_err(supervisor_error);
-        let (control, supervisor_end) = handshake::open_control_socket(&[
-            &self.outer_descriptors(&[written()?.as_fd(), link.as_fd(), no_folders.as_fd()]),
-            &[init_link.as_fd()],
-            &handshake::and_optional(&[terminal.as_fd(), written()?.as_fd()], group.as_deref()),
-        ])
-        .map_err(supervisor_error)?;
-        // These copies would keep the terminal and the sockets open after the child has closed its own.
-        drop((terminal, no_folders, link, init_link));
-        let null: [fn() -> Stdio; 2] = [Stdio::null, Stdio::null];
-        let supervisor = self.spawn_supervisor("watch-pty", &spec, supervisor_end, null)?;
-        let pipes = Pipes::none(&self.shutdown);
+        let (supervisor, control) = self.start_supervisor(
+            &spec,
+            &confinement,
+            group.as_deref(),
+            terminal,
+            no_folders,
+            None,
+        )?;
+        // A child in a pseudo terminal has no pipes.
+        let pipes = Pipes {
+            close_stdin: CancellationToken::new(),
+            stalled: CancellationToken::new(),
+            stderr: self.shutdown.spawn(std::future::ready(())),
+        };
         let (_, kill_switch) = self.spawn_reaper(supervisor, pipes, resources);
         let child = PtyChild {
             pid: 0,
@@ -272,10 +243,47 @@ impl Spawner {
         Ok((child, control))
     }
 
-    /// The descriptors of the outer supervisor: its own, and those that it only holds.
-    fn outer_descriptors<'a>(&'a self, own: &[BorrowedFd<'a>]) -> Vec<BorrowedFd<'a>> {
-        let held = self.held.iter().map(AsFd::as_fd);
-        own.iter().copied().chain(held).collect()
+    /// Starts the supervisor of a program with this stdin: a pipe, or a terminal, whose supervisor accepts no `requests`.
+    /// Returns also the gateway's end of the control socket.
+    fn start_supervisor(
+        &self,
+        spec: &ChildSpec,
+        confinement: &Confinement,
+        group: Option<&OwnedFd>,
+        stdin: OwnedFd,
+        folders: UnixStream,
+        requests: Option<UnixStream>,
+    ) -> Result<(tokio::process::Child, UnixStream), SpawnError> {
+        let supervisor_error = SpawnError::Supervisor;
+        give(&stdin, confinement.user).map_err(supervisor_error)?;
+        let (link, init_link) = UnixStream::pair().map_err(supervisor_error)?;
+        let outer_confinement = write_instructions(confinement).map_err(supervisor_error)?;
+        let confinement = write_instructions(confinement).map_err(supervisor_error)?;
+        let own = [outer_confinement.as_fd(), link.as_fd(), folders.as_fd()];
+        // The outer supervisor only holds the others.
+        let outer: Vec<_> = own
+            .into_iter()
+            .chain(self.held.iter().map(AsFd::as_fd))
+            .collect();
+        let (control, supervisor_end) = handshake::open_control_socket(&[
+            &outer,
+            &handshake::and_optional(&[init_link.as_fd()], requests.as_ref()),
+            &handshake::and_optional(&[stdin.as_fd(), confinement.as_fd()], group),
+        ])
+        .map_err(supervisor_error)?;
+        let error_output = if self.inherits_stderr {
+            Stdio::inherit
+        } else {
+            Stdio::piped
+        };
+        let (stage, outputs): (_, [fn() -> Stdio; 2]) = match requests {
+            Some(_) => ("watch", [Stdio::piped, error_output]),
+            None => ("watch-pty", [Stdio::null, Stdio::null]),
+        };
+        // These copies would keep the pipe, the terminal and the sockets open after the child has closed its own.
+        drop((stdin, folders, requests, link, init_link));
+        let supervisor = self.spawn_supervisor(stage, spec, supervisor_end, outputs)?;
+        Ok((supervisor, control))
     }
 
     /// Decides what the child may access, moves its environment there, and creates its temporary folder and its control
@@ -287,7 +295,7 @@ impl Spawner {
         let group = group.map_err(SpawnError::ControlGroup)?;
         let isolation = self.isolation.clone();
         let prepare = move || isolation.groups().prepare_entrance();
-        // Nothing waits for it. It would delay the creation of the group.
+        // The start does not wait for this task, because waiting would delay the creation of the group.
         drop(self.shutdown.spawn_blocking(prepare));
         if groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
             // This limit would count the processes of all agents of the user.
@@ -348,8 +356,7 @@ impl Spawner {
         kill_switch: &KillSwitch,
         program: PathBuf,
     ) -> Result<u32, SpawnError> {
-        let limit = self.limits.spawn_timeout;
-        let started = handshake::await_report(control, limit, program).await;
+        let started = handshake::await_report(control, program).await;
         if started.is_err() {
             kill_switch.request(StopRequest::Kill);
             kill_switch.exited().await;
@@ -418,8 +425,8 @@ fn check_folders(spec: &ChildSpec) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// Starts a program without stdin and stdout. `log` is its stderr, and it does not get the variable `secret`. The program
-/// begins a session of its own itself.
+/// Starts a program without stdin and stdout. `log` is the stderr of the program, and its environment does not contain
+/// the variable `secret`. The program calls `setsid` itself.
 #[expect(
     clippy::disallowed_methods,
     reason = "a supervisor would end the program with this process"

@@ -1,9 +1,11 @@
-//! The specification of a child. All of it comes from the operator's configuration, never from a client.
+//! The specification of a child, and the errors of its start. All of the specification comes from the operator's configuration, never from a client.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 
-use base::types::{Isolation, ResourceLimits};
+use super::isolation::UserError;
+use base::types::{FolderError, Isolation, Mechanism};
 
 /// A program to run. The child inherits nothing that is not specified here.
 #[derive(Clone, derive_more::Debug)]
@@ -27,6 +29,23 @@ pub struct ChildSpec {
     pub isolation: ChildIsolation,
 }
 
+/// The resources of one child with all its descendants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceLimits {
+    /// Processes and threads.
+    pub max_processes: u64,
+    pub max_memory_bytes: u64,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self {
+            max_processes: 4096,
+            max_memory_bytes: 32 << 30,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChildIsolation {
     pub level: Isolation,
@@ -35,4 +54,41 @@ pub struct ChildIsolation {
     /// Further folders from the configuration.
     pub configured: Vec<PathBuf>,
     pub limits: ResourceLimits,
+}
+
+/// The reason why a gateway of root starts no agents, with the line for a shell that gives each agent its own user.
+pub const NO_ROOT_AGENTS: &str = "the gateway runs as root and starts no agent with the rights of root. Run it as another \
+    user, set `isolation.allow_root_agents`, or give each agent its own user with this line before the next start: export \
+    ACP_GATEWAY__ISOLATION__RUN_AS=100000-165535";
+
+/// Why a spawn failed. No process of the attempt is left.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    #[error("could not execute the program {program:?}")]
+    Program { program: PathBuf, source: io::Error },
+    #[error("could not enter the directory {folder:?}")]
+    Directory { folder: PathBuf, source: io::Error },
+    /// A folder of the session cannot be used at its path.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error("could not start the supervisor")]
+    Supervisor(#[source] io::Error),
+    #[error("could not create the control group of the process")]
+    ControlGroup(#[source] io::Error),
+    #[error("the supervisor failed before the program started: {0}")]
+    Setup(String),
+    #[error("the supervisor did not start the program in time")]
+    Timeout,
+    #[error("{NO_ROOT_AGENTS}")]
+    Root,
+    #[error("the agent has no user")]
+    User(#[from] UserError),
+    #[error(
+        "`isolation.required` is set, and this machine applies the isolation level {level:?} only as `{mechanism}`; the \
+         log of the start names what is missing"
+    )]
+    Isolation {
+        level: Isolation,
+        mechanism: Mechanism,
+    },
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::mask::{MASK, MIN_MASKED_PREFIX, secrets_of};
+use super::mask::{masked_end, secrets_of};
 use base::shutdown::lock_or_abort;
 
 const READ_BYTES: usize = 8 << 10;
@@ -55,7 +55,13 @@ impl StderrTail {
             let raw: Vec<u8> = kept.bytes.iter().copied().collect();
             (raw, kept.truncated)
         };
-        let shown = self.mask(&raw, cut);
+        // The rest of a secret whose start was discarded ends before this position.
+        let from = if cut {
+            self.longest_secret().saturating_sub(1).min(raw.len())
+        } else {
+            0
+        };
+        let shown = masked_end(&raw, &self.secrets, from);
         let mut start = shown.len().saturating_sub(self.limit);
         while start > 0 && shown.get(start).is_some_and(|byte| byte & 0xC0 == 0x80) {
             start += 1;
@@ -77,40 +83,6 @@ impl StderrTail {
             kept.bytes.drain(..surplus);
             kept.truncated = true;
         }
-    }
-
-    fn mask(&self, raw: &[u8], cut: bool) -> Vec<u8> {
-        // The rest of a secret whose start was discarded ends before this position.
-        let from = if cut {
-            self.longest_secret().saturating_sub(1).min(raw.len())
-        } else {
-            0
-        };
-        let mut shown = Vec::with_capacity(raw.len());
-        let mut at = 0;
-        while at < raw.len() {
-            let rest = &raw[at..];
-            if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
-                at += secret.len();
-                if at > from {
-                    shown.extend_from_slice(MASK);
-                }
-            } else if self.is_secret_prefix(rest) {
-                shown.extend_from_slice(MASK);
-                break;
-            } else {
-                if at >= from {
-                    shown.push(raw[at]);
-                }
-                at += 1;
-            }
-        }
-        shown
-    }
-
-    fn is_secret_prefix(&self, rest: &[u8]) -> bool {
-        rest.len() >= MIN_MASKED_PREFIX
-            && self.secrets.iter().any(|secret| secret.starts_with(rest))
     }
 
     fn longest_secret(&self) -> usize {

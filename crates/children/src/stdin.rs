@@ -11,7 +11,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use base::types::{Limits, QueuedLine};
+use base::types::QueuedLine;
+
+/// The number of lines that may wait for an agent. Beyond it, the gateway rejects the sender.
+pub const MAX_STDIN_LINES: usize = 64;
+/// Additional lines that only cancels and answers may use. Beyond them, the gateway rejects the sender.
+pub const RESERVED_STDIN_LINES: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StdinError {
@@ -36,14 +41,12 @@ impl<T> From<mpsc::error::TrySendError<T>> for StdinError {
 #[derive(Debug, Clone)]
 pub struct StdinWriter {
     lines: mpsc::Sender<QueuedLine>,
-    /// Places that are reserved for [`StdinWriter::send_reserved`].
-    reserved: usize,
 }
 
 impl StdinWriter {
     /// Queues a line. Never waits. The line is delivered when the pipe has all of it.
     pub fn send(&self, line: impl Into<QueuedLine>) -> Result<(), StdinError> {
-        if !self.is_closed() && self.lines.capacity() <= self.reserved {
+        if !self.is_closed() && self.lines.capacity() <= RESERVED_STDIN_LINES {
             return Err(StdinError::Full);
         }
         self.send_reserved(line)
@@ -76,22 +79,18 @@ pub(super) struct StdinTask {
 impl StdinTask {
     pub(super) fn new(
         pipe: pipe::Sender,
-        limits: &Limits,
+        stall_timeout: Duration,
         close: CancellationToken,
         stalled: CancellationToken,
     ) -> (StdinWriter, Self) {
-        let reserved = limits.max_reserved_stdin_lines;
-        let (lines_in, lines) = mpsc::channel(limits.max_stdin_lines + reserved);
-        let writer = StdinWriter {
-            lines: lines_in,
-            reserved,
-        };
+        let (lines_in, lines) = mpsc::channel(MAX_STDIN_LINES + RESERVED_STDIN_LINES);
+        let writer = StdinWriter { lines: lines_in };
         let task = Self {
             pipe,
             lines,
             close,
             stalled,
-            stall_timeout: limits.stdin_stall_timeout,
+            stall_timeout,
         };
         (writer, task)
     }
@@ -152,30 +151,35 @@ mod tests {
         CancellationToken,
     );
 
-    fn parts(limits: &Limits) -> Parts {
-        let (out, into) = (CancellationToken::new(), CancellationToken::new());
+    const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn parts(stall_timeout: Duration) -> Parts {
+        let out = CancellationToken::new();
+        let into = CancellationToken::new();
         let (sender, receiver) = pipe::pipe().expect("a pipe");
-        let (writer, task) = StdinTask::new(sender, limits, out.clone(), into.clone());
+        let (writer, task) = StdinTask::new(sender, stall_timeout, out.clone(), into.clone());
         (writer, task, receiver, out, into)
     }
 
     #[tokio::test]
     async fn lines_keep_their_order_and_some_places_are_reserved() {
-        let limits = Limits {
-            max_stdin_lines: 2,
-            max_reserved_stdin_lines: 1,
-            ..Limits::default()
-        };
-        let (writer, task, mut receiver, close, _) = parts(&limits);
-        writer.send(Bytes::from_static(b"1\n")).unwrap();
-        writer.send(Bytes::from_static(b"2\n")).unwrap();
+        let (writer, task, mut receiver, close, _) = parts(STALL_TIMEOUT);
+        let mut expected = String::new();
+        for number in 0..MAX_STDIN_LINES {
+            let line = format!("{number}\n");
+            expected.push_str(&line);
+            writer.send(Bytes::from(line)).unwrap();
+        }
         assert_eq!(
-            writer.send(Bytes::from_static(b"3\n")),
+            writer.send(Bytes::from_static(b"no\n")),
             Err(StdinError::Full)
         );
-        writer
-            .send_reserved(Bytes::from_static(b"cancel\n"))
-            .unwrap();
+        for _ in 0..RESERVED_STDIN_LINES {
+            expected.push_str("cancel\n");
+            writer
+                .send_reserved(Bytes::from_static(b"cancel\n"))
+                .unwrap();
+        }
         assert_eq!(
             writer.send_reserved(Bytes::from_static(b"no\n")),
             Err(StdinError::Full)
@@ -186,7 +190,7 @@ mod tests {
         let mut got = String::new();
         receiver.read_to_string(&mut got).await.unwrap();
         assert_eq!(
-            got, "1\n2\ncancel\n",
+            got, expected,
             "queued lines are written before the end of the file"
         );
         assert_eq!(
@@ -197,22 +201,19 @@ mod tests {
 
     #[tokio::test]
     async fn stalled_reader_is_reported() {
-        let limits = Limits {
-            stdin_stall_timeout: Duration::from_millis(50),
-            ..Limits::default()
-        };
-        let (writer, task, receiver, _close, stalled) = parts(&limits);
+        let stall_timeout = Duration::from_millis(50);
+        let (writer, task, receiver, _close, stalled) = parts(stall_timeout);
         writer.send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
         let began = tokio::time::Instant::now();
         task.run().await;
         assert!(stalled.is_cancelled());
-        assert!(began.elapsed() >= limits.stdin_stall_timeout);
+        assert!(began.elapsed() >= stall_timeout);
         drop(receiver);
     }
 
     #[tokio::test]
     async fn closed_reader_is_reported_after_a_grace_period() {
-        let (writer, task, receiver, _close, stalled) = parts(&Limits::default());
+        let (writer, task, receiver, _close, stalled) = parts(STALL_TIMEOUT);
         drop(receiver);
         writer.send(Bytes::from_static(b"1\n")).unwrap();
         let began = tokio::time::Instant::now();
@@ -222,7 +223,7 @@ mod tests {
     }
     #[tokio::test]
     async fn delivery_is_reported_when_the_pipe_has_the_whole_line() {
-        let (writer, task, mut receiver, _close, _) = parts(&Limits::default());
+        let (writer, task, mut receiver, _close, _) = parts(STALL_TIMEOUT);
         let (line, mut delivered) = QueuedLine::reported(Bytes::from(vec![b'x'; 1 << 20]));
         writer.send(line).unwrap();
         let check = async move {

@@ -11,14 +11,12 @@
 //!   supervisor adopts the descendants.
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
@@ -28,9 +26,10 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::isolation::{Confinement, give};
+use super::isolation::{Confinement, give, write_instructions};
 use super::mask::Mask;
-use super::{Exit, SpawnError, handshake, report};
+use super::report::Ended;
+use super::{Exit, SpawnError, handshake};
 use base::shutdown::Shutdown;
 
 const READ_BYTES: usize = 32 << 10;
@@ -51,22 +50,6 @@ pub struct TerminalSpec {
     pub cwd: PathBuf,
 }
 
-impl TerminalSpec {
-    /// Writes the spec to an anonymous file. Therefore it appears in no list of processes and needs no space
-    /// in a socket buffer.
-    fn write(&self) -> io::Result<OwnedFd> {
-        let mut file = File::from(memfd_create("terminal", MemfdFlags::CLOEXEC)?);
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.rewind()?;
-        Ok(file.into())
-    }
-
-    pub(super) fn read(file: OwnedFd) -> io::Result<Self> {
-        let file = io::BufReader::new(File::from(file));
-        Ok(serde_json::from_reader(file)?)
-    }
-}
-
 /// Starts programs under the supervisor of a child. Cheap to clone. After the end of the child every start fails.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Terminals")]
@@ -76,7 +59,6 @@ pub struct Terminals {
     pub(super) confinement: Arc<Confinement>,
     /// The entrance of the child's control group.
     pub(super) group: Option<Arc<OwnedFd>>,
-    pub(super) start_timeout: Duration,
     pub(super) shutdown: Shutdown,
 }
 impl Terminals {
@@ -95,7 +77,7 @@ impl Terminals {
         let child = TerminalChild::watch(socket, &self.shutdown).map_err(SpawnError::Supervisor)?;
         let folder = spec.cwd;
         let program = PathBuf::from(spec.command);
-        match handshake::await_report(control, self.start_timeout, program).await {
+        match handshake::await_report(control, program).await {
             Ok(_pid) => Ok((child, TerminalOutput::new(output, &self.secrets))),
             Err(SpawnError::Directory { source, .. }) => {
                 Err(SpawnError::Directory { folder, source })
@@ -108,10 +90,10 @@ impl Terminals {
     fn request(&self, spec: &TerminalSpec) -> io::Result<(UnixStream, UnixStream, pipe::Receiver)> {
         let (socket, supervisor_socket) = UnixStream::pair()?;
         let (output, supervisor_output) = pipe_with(PipeFlags::CLOEXEC)?;
-        let written = spec.write()?;
+        let written = write_instructions(spec)?;
         give(&supervisor_output, self.confinement.user)?;
         let confinement = self.confinement.for_terminal(&spec.env, &spec.cwd);
-        let confinement = confinement.write()?;
+        let confinement = write_instructions(&confinement)?;
         let stdin = File::open("/dev/null")?;
         let (control, supervisor_control) = handshake::open_control_socket(&[
             &[supervisor_socket.as_fd(), written.as_fd()],
@@ -149,7 +131,7 @@ impl TerminalChild {
         async move {
             let end = exit.wait_for(Option::is_some).await;
             let exit = end.ok().and_then(|exit| exit.clone());
-            exit.unwrap_or(Exit::from(None))
+            exit.unwrap_or_default()
         }
     }
 
@@ -173,7 +155,7 @@ async fn watch_exit(
         tokio::select! {
             message = lines.next_line() => match message {
                 Ok(Some(message)) => {
-                    exit_sender.send_replace(report::parse_exit(&message));
+                    exit_sender.send_replace(Ended::parse(&message).map(Exit::from));
                 }
                 Ok(None) | Err(_) => break,
             },
@@ -185,11 +167,9 @@ async fn watch_exit(
         }
     }
     // A supervisor without a report was killed, and the kernel has killed the program with it.
-    exit_sender.send_if_modified(|exit| {
-        let silent = exit.is_none();
-        exit.get_or_insert(Exit::killed_by(Signal::KILL.as_raw()));
-        silent
-    });
+    if exit_sender.borrow().is_none() {
+        exit_sender.send_replace(Some(Exit::killed_by(Signal::KILL.as_raw())));
+    }
 }
 
 /// The output of a terminal: stdout and stderr in their order, with secrets masked.
@@ -215,12 +195,10 @@ impl TerminalOutput {
             self.pipe.readable().await.ok()?;
             match self.pipe.try_read(&mut self.buffer) {
                 Ok(0) => return self.finish(),
-                Ok(read) => {
-                    let shown = self.mask.push(&self.buffer[..read]);
-                    if !shown.is_empty() {
-                        return Some(shown);
-                    }
-                }
+                Ok(read) => match self.mask.push(&self.buffer[..read]) {
+                    shown if shown.is_empty() => {}
+                    shown => return Some(shown),
+                },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return self.finish(),
             }
@@ -234,12 +212,10 @@ impl TerminalOutput {
             // Reads the descriptor directly, because the runtime may not know yet that it is readable.
             match rustix::io::read(&self.pipe, &mut self.buffer[..]) {
                 Ok(0) => return self.finish(),
-                Ok(read) => {
-                    let shown = self.mask.push(&self.buffer[..read]);
-                    if !shown.is_empty() {
-                        return Some(shown);
-                    }
-                }
+                Ok(read) => match self.mask.push(&self.buffer[..read]) {
+                    shown if shown.is_empty() => {}
+                    shown => return Some(shown),
+                },
                 Err(Errno::AGAIN) => return Some(Vec::new()),
                 Err(Errno::INTR) => {}
                 Err(_) => return self.finish(),

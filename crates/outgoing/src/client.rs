@@ -19,8 +19,8 @@ use tokio_tungstenite::tungstenite::{self, Error};
 use tower::{Service as _, ServiceExt as _};
 
 use super::connector::{AddressRule, Connector, Resolving, Stream, resolve};
+use crate::ProxyVariables;
 use base::telemetry::ErrorChain;
-use base::types::ProxyVariables;
 
 /// How long an idle connection stays open. Servers close idle connections later.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -98,13 +98,8 @@ impl Client {
             was_sent: !error.is_connect(),
         })
     }
-
-    pub(super) fn connector(&self) -> Connector {
-        self.connector.clone()
-    }
 }
 
-/// Reads a body of up to `max_bytes`.
 pub async fn read_body(
     response: Response<Incoming>,
     max_bytes: usize,
@@ -191,7 +186,7 @@ pub async fn open_websocket(
         parts.scheme = scheme.parse().ok();
         Uri::from_parts(parts).map_err(|error| WebSocketError::Failed(error.to_string()))
     };
-    let mut connector = client.connector();
+    let mut connector = client.connector.clone();
     let target = with_scheme(if is_secure { "https" } else { "http" })?;
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
         WebSocketError::Failed(ErrorChain(&*error).to_string())

@@ -19,8 +19,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tower::Service;
 
-use base::types::network::is_loopback_url;
-use base::types::{ProxyVariables, url_port};
+use crate::is_loopback_url;
+use crate::{ProxyVariables, url_port};
 
 /// The time for TCP, the tunnel of a proxy, and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +57,6 @@ struct TcpConnector {
     resolve: fn(&str) -> Resolving,
 }
 
-/// The addresses of a host and port.
 pub(super) type Resolving = Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// Asks the resolver of the system.
@@ -138,8 +137,9 @@ impl Service<Uri> for TcpConnector {
     fn call(&mut self, url: Uri) -> Self::Future {
         // A request to this host never reaches a proxy.
         let proxy = self.proxies.intercept(&url);
-        let route = match proxy.filter(|_| !is_loopback_url(&url)) {
+        let mut route = match proxy {
             None => Route::Direct(self.tcp.clone()),
+            Some(_) if is_loopback_url(&url) => Route::Direct(self.tcp.clone()),
             Some(proxy) if proxy.uri().scheme() == Some(&Scheme::HTTP) => {
                 let tunnel = Tunnel::new(proxy.uri().clone(), self.tcp.clone());
                 Route::Tunnel(match proxy.basic_auth() {
@@ -153,7 +153,7 @@ impl Service<Uri> for TcpConnector {
             return Box::pin(std::future::ready(Err(ConnectError::NoHost.into())));
         };
         match self.rule {
-            AddressRule::Any => Box::pin(route.connect(url)),
+            AddressRule::Any => Box::pin(async move { route.call(url).await }),
             AddressRule::Only(is_permitted) => {
                 let host = url.authority().map_or("", |authority| authority.as_str());
                 let addresses = (self.resolve)(host);
@@ -172,10 +172,6 @@ enum Route {
 }
 
 impl Route {
-    async fn connect(mut self, url: Uri) -> Result<TokioIo<TcpStream>, BoxError> {
-        self.call(url).await
-    }
-
     async fn call(&mut self, url: Uri) -> Result<TokioIo<TcpStream>, BoxError> {
         match self {
             Self::Direct(tcp) => Ok(tcp.call(url).await?),
@@ -183,7 +179,7 @@ impl Route {
         }
     }
 
-    /// Connects to the first address that answers. The last error is the result if there is none.
+    /// Connects to the first address that answers. If no address answers, returns the last error.
     async fn connect_to(
         mut self,
         addresses: Vec<SocketAddr>,
@@ -211,8 +207,8 @@ fn permitted(
     }
 }
 
-/// The URL with its port, because a tunnel assumes 443, and the resolver needs one. `None` without a host and a port that
-/// exists.
+/// The URL with its port, because a tunnel assumes 443, and the resolver needs one. `None` if the URL has no host or an
+/// invalid port.
 fn with_port(url: &Uri) -> Option<Uri> {
     let scheme = url.scheme()?;
     let default = if *scheme == Scheme::HTTP { 80 } else { 443 };

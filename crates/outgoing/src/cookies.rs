@@ -52,7 +52,7 @@ struct Cookie<'a> {
 }
 
 impl<'a> Cookie<'a> {
-    /// `None` if the text is no cookie, or one that a request for `url` must not contain.
+    /// `None` if the text is not a cookie, or if requests for `url` must not contain the cookie.
     fn parse(text: &'a str, url: &Uri) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let (name, value) = parts.next()?.split_once('=')?;

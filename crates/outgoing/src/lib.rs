@@ -5,7 +5,7 @@
 //! of webhooks on hosts that the operator permits; a client for them connects only to public addresses ([`AddressRule`]).
 //! The client follows no redirects and keeps no cookies; [`cookies`] keeps those of one URL.
 //!
-//! Reading order: [`client`] (also TLS and WebSocket), [`connector`], [`sse`], [`cookies`], [`backoff`].
+//! Reading order: [`client`] (also TLS and WebSocket), [`connector`], [`sse`], [`cookies`], [`backoff`], [`url`].
 //!
 //! The client uses hyper with rustls, not reqwest. reqwest adds code for cookies, redirects and URLs that the gateway
 //! must not use.
@@ -21,6 +21,7 @@ mod cookies;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod url;
 
 pub use self::backoff::Backoff;
 pub use self::client::{
@@ -30,3 +31,6 @@ pub use self::client::{
 pub use self::connector::{AddressRule, is_public};
 pub use self::cookies::Cookies;
 pub use self::sse::{Decoder, Event, EventStream, EventTooLarge, SilenceTimeout, StreamEnd};
+pub use self::url::{
+    HostPattern, HostPatternError, ProxyVariables, UrlPortError, is_loopback_url, url_port,
+};

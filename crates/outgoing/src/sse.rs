@@ -222,7 +222,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_chunking_yields_the_same_events(cuts in prop::collection::vec(1usize..9, 1..40)) {
-            let (mut chunks, mut rest) = (Vec::new(), STREAM);
+            let mut chunks = Vec::new();
+            let mut rest = STREAM;
             for cut in cuts.iter().cycle() {
                 if rest.is_empty() { break; }
                 let (head, tail) = rest.split_at((*cut).min(rest.len()));

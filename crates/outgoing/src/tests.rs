@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::connector::Resolving;
 use super::*;
-use base::types::ProxyVariables;
+use crate::ProxyVariables;
 
 async fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -39,7 +39,6 @@ async fn get(client: &Client, url: &str) -> Result<(StatusCode, Bytes), RequestE
     Ok((response.status(), read_body(response, 1 << 10).await?))
 }
 
-/// Reads the head of a request.
 async fn head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {

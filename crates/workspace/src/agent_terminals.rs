@@ -10,11 +10,15 @@ use tokio::sync::{mpsc, watch};
 
 use super::scrollback::{Scrollback, ScrollbackBudget};
 use super::terminal::{StartedTerminal, Terminal, TerminalEvent};
-use base::types::{Limits, TerminalId};
+use base::types::TerminalId;
 use children::Exit;
 use wire::acp::{self, method};
 
 const KILL_SIGNAL: &str = "SIGKILL";
+/// The number of bytes of a terminal's output that the gateway keeps: the default, and the maximum that an agent may
+/// request. Beyond it, the oldest output is discarded.
+pub const DEFAULT_TERMINAL_BYTES: usize = 1 << 20;
+const MAX_TERMINAL_BYTES: usize = 4 << 20;
 
 /// The terminals of one agent process. `R`: the record of the owner for each of them.
 #[derive(Debug)]
@@ -75,7 +79,6 @@ impl<R> AgentTerminals<R> {
         let id = id.parse::<TerminalId>();
         id.is_ok_and(|id| self.open.contains_key(&id))
     }
-    /// Whether a command runs.
     pub fn is_busy(&self) -> bool {
         self.open.values().any(OpenTerminal::is_running)
     }
@@ -89,14 +92,15 @@ impl<R> AgentTerminals<R> {
     /// bytes of output in events. The returned future delivers its output and its exit as events.
     pub fn open(
         &mut self,
-        (id, record): (TerminalId, R),
+        id: TerminalId,
+        record: R,
         started: StartedTerminal,
         kept: Option<u64>,
-        (limits, max_logged): (&Limits, u64),
+        max_logged: u64,
     ) -> (&mut R, impl Future<Output = ()> + Send + use<R>) {
-        let bytes = kept.map_or(limits.default_terminal_bytes, |kept| {
+        let bytes = kept.map_or(DEFAULT_TERMINAL_BYTES, |kept| {
             let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-            kept.min(limits.max_terminal_bytes)
+            kept.min(MAX_TERMINAL_BYTES)
         });
         let scrollback = Scrollback::new(bytes, self.budget.clone());
         let (terminal, follower) = started.follow(id, scrollback, max_logged, self.events.clone());
@@ -117,7 +121,8 @@ impl<R> AgentTerminals<R> {
     ) -> Option<impl Future<Output = Box<RawValue>> + Send + use<R>> {
         let id: TerminalId = id.parse().ok()?;
         let open = self.open.get_mut(&id).filter(|open| !open.released)?;
-        let (exit, scrollback) = (open.exit.subscribe(), open.terminal.scrollback());
+        let exit = open.exit.subscribe();
+        let scrollback = open.terminal.scrollback();
         if matches!(request, TerminalRequest::Kill | TerminalRequest::Release) {
             open.terminal.kill();
         }
@@ -170,13 +175,8 @@ impl<R> AgentTerminals<R> {
 }
 
 impl<R: Clone> AgentTerminals<R> {
-    /// Ends a terminal with an exit code or a signal, and notifies the requests that wait for it. Returns its record.
-    pub fn ended(
-        &mut self,
-        id: TerminalId,
-        (code, signal): (Option<i32>, Option<String>),
-    ) -> Option<R> {
-        let exit = Exit { code, signal };
+    /// Ends a terminal, and notifies the requests that wait for it. Returns its record.
+    pub fn ended(&mut self, id: TerminalId, exit: Exit) -> Option<R> {
         let open = self.open.get_mut(&id).filter(|open| open.is_running())?;
         open.exit.send_replace(Some(exit));
         let record = open.record.clone();
@@ -195,7 +195,11 @@ impl<R: Clone> AgentTerminals<R> {
             return None;
         };
         let signal = KILL_SIGNAL.to_owned();
-        let record = self.ended(id, (None, Some(signal.clone())))?;
+        let killed = Exit {
+            code: None,
+            signal: Some(signal.clone()),
+        };
+        let record = self.ended(id, killed)?;
         Some((record, signal))
     }
 }
@@ -216,8 +220,5 @@ fn output(scrollback: &Scrollback, exit: Option<&Exit>) -> Box<RawValue> {
 async fn wait_exit(mut exit: watch::Receiver<Option<Exit>>) -> Exit {
     let exit = exit.wait_for(Option::is_some).await;
     let exit = exit.ok().and_then(|exit| exit.clone());
-    exit.unwrap_or(Exit {
-        code: None,
-        signal: None,
-    })
+    exit.unwrap_or_default()
 }

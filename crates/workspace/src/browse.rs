@@ -30,7 +30,8 @@ impl Workspaces {
     ) -> Result<FolderPage, FileError> {
         let path = self.resolve_directory(path)?;
         let has_sessions = self.is_first_root(&path);
-        let (mut names, mut cut) = (BTreeSet::new(), false);
+        let mut names = BTreeSet::new();
+        let mut cut = false;
         for entry in self.open_folder(&path)?.entries()? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else {
@@ -49,7 +50,7 @@ impl Workspaces {
             }
         }
         let names: Vec<String> = names.into_iter().collect();
-        let next = names.last().filter(|_| cut).cloned();
+        let next = if cut { names.last().cloned() } else { None };
         Ok(FolderPage {
             parent: self.parent(&path),
             path,

@@ -34,12 +34,13 @@ mod tree;
 mod write;
 
 pub use agent_files::{FileRequestError, check_file_request, serve_file_request};
-pub use agent_terminals::{AgentTerminals, TerminalRequest};
+pub use agent_terminals::{AgentTerminals, DEFAULT_TERMINAL_BYTES, TerminalRequest};
 pub use browse::FolderPage;
 pub use changes::{
     Capture, ChangeBounds, ChangeKind, ChangedFile, ChangedText, FolderChanges, compare,
     has_baseline, own_bytes, revert, take_baseline, text_of,
 };
+pub use children::Exit;
 pub use error::FileError;
 pub use pattern::Pattern;
 pub use read::{OpenFile, RealFile};

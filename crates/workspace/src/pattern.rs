@@ -30,7 +30,8 @@ impl Pattern {
 
 /// Backtracks only to the last `*`, so the time is at most the product of both lengths.
 fn matches_glob(pattern: &[char], path: &[char]) -> bool {
-    let (mut at, mut next) = (0, 0);
+    let mut at = 0;
+    let mut next = 0;
     let mut star = None;
     while next < path.len() {
         match pattern.get(at) {
@@ -104,7 +105,8 @@ mod tests {
     proptest! {
         #[test]
         fn glob_agrees_with_exhaustive_search(pattern in "[ab*?]{1,6}", path in "[ab]{0,8}") {
-            let (pattern, path): (Vec<char>, Vec<char>) = (pattern.chars().collect(), path.chars().collect());
+            let pattern: Vec<char> = pattern.chars().collect();
+            let path: Vec<char> = path.chars().collect();
             prop_assert_eq!(matches_glob(&pattern, &path), slow(&pattern, &path));
         }
     }

@@ -111,10 +111,7 @@ impl Workspaces {
 
     /// Removes a directory that [`Workspaces::create_directory`] created, with its content.
     pub fn remove_directory(&self, name: &str) -> io::Result<()> {
-        match std::fs::remove_dir_all(self.roots[0].path.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            outcome => outcome,
-        }
+        remove_folder(&self.roots[0].path.join(name))
     }
 
     /// The real path of an existing directory below a root. A relative path starts at the first root.
@@ -178,6 +175,15 @@ impl Workspaces {
         Ok(Root { path, dir })
     }
 }
+
+/// Removes a folder with its content, if it exists.
+pub(super) fn remove_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// The nearest root above a path, and the path below it.
 fn nearest<'a, 'b>(roots: &'a [Root], path: &'b Path) -> Option<(&'a Root, &'b Path)> {
     let inside = roots.iter();
@@ -280,7 +286,8 @@ mod tests {
     fn paths_that_lead_out_of_the_folders_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
-        let (project, other) = (base.join("project"), base.join("other"));
+        let project = base.join("project");
+        let other = base.join("other");
         for path in [&project.join("sub"), &other] {
             std::fs::create_dir_all(path).unwrap();
         }
@@ -344,7 +351,9 @@ mod tests {
     fn granted_folder_is_open_only_with_its_grant_and_not_through_links() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
-        let (root, granted, other) = (base.join("root"), base.join("granted"), base.join("other"));
+        let root = base.join("root");
+        let granted = base.join("granted");
+        let other = base.join("other");
         for path in [&root, &granted.join("below"), &other] {
             std::fs::create_dir_all(path).unwrap();
         }

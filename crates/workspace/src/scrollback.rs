@@ -9,9 +9,19 @@ use base::shutdown::lock_or_abort;
 /// The size that a terminal may use when the others have exhausted the budget.
 const MIN_BYTES: usize = 16 << 10;
 
+/// The bytes that all scrollbacks may use together. Beyond it, the oldest output is discarded.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+
 /// The bytes that all scrollbacks may use together. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ScrollbackBudget(Arc<AtomicUsize>);
+
+impl Default for ScrollbackBudget {
+    fn default() -> Self {
+        Self::new(MAX_TOTAL_BYTES)
+    }
+}
+
 impl ScrollbackBudget {
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
@@ -20,8 +30,9 @@ impl ScrollbackBudget {
     /// Reserves up to this number of bytes. Returns the reserved number.
     fn reserve(&self, bytes: usize) -> usize {
         let reserve = |free: usize| Some(free - bytes.min(free));
-        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
-        let before = self.0.fetch_update(set, get, reserve);
+        let before = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
         before.map_or(0, |free| bytes.min(free))
     }
 }
@@ -36,7 +47,6 @@ struct Buffer {
     /// The number of all bytes so far.
     total: u64,
     limit: usize,
-    /// The bytes reserved from the budget.
     reserved: usize,
     budget: ScrollbackBudget,
 }
@@ -155,7 +165,8 @@ mod tests {
             for piece in &pieces {
                 kept.push(piece);
             }
-            let (all, (shown, cut)) = (pieces.concat(), kept.snapshot());
+            let all = pieces.concat();
+            let (shown, cut) = kept.snapshot();
             prop_assert!(shown.len() <= limit && all.ends_with(&shown), "{:?} of {:?}", shown, all);
             prop_assert_eq!(cut, shown.len() < all.len());
             prop_assert!(all.len() <= limit || shown.len() + 4 > limit);

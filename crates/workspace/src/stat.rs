@@ -3,7 +3,10 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, Stat, chownat, fstat};
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, FileType, Stat, chownat, fstat, statat};
+use rustix::io::Errno;
+use rustix::path::Arg;
 use rustix::process::{Gid, Uid, geteuid};
 
 use super::error::FileError;
@@ -58,6 +61,15 @@ impl From<Stat> for FileStat {
 }
 
 impl FileStat {
+    /// The metadata of an entry, and not of the target of a link. `None` if there is no entry with this name.
+    pub(super) fn of_entry(folder: &Dir, name: impl Arg) -> Result<Option<Self>, FileError> {
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     pub(super) fn require_regular(self) -> Result<Self, FileError> {
         if self.kind == EntryKind::File {
             Ok(self)
@@ -108,7 +120,6 @@ impl Precondition {
     }
 }
 
-/// The user and the group of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
     user: Uid,
@@ -129,18 +140,19 @@ impl Owner {
         Ok(Self::from(&fstat(opened)?))
     }
 
-    /// Makes this the owner of a file or folder that the gateway has created. Only root can do that, and only root
-    /// needs it.
+    /// Makes this the owner of a file or folder that the gateway has created. A gateway that is not root skips this:
+    /// its files already have the right owner.
     pub(super) fn give(self, created: impl AsFd) -> io::Result<()> {
         if geteuid().is_root() {
-            let (user, group) = (Some(self.user), Some(self.group));
-            chownat(created, "", user, group, AtFlags::EMPTY_PATH)?;
+            let flags = AtFlags::EMPTY_PATH;
+            chownat(created, "", Some(self.user), Some(self.group), flags)?;
         }
         Ok(())
     }
 
-    /// Whether root may read an open file for an agent. The agent could have given a file of another user a second name
-    /// in its folder, which has this owner.
+    /// Whether a gateway that runs as root may read an open file for an agent. `self` is the owner of the agent's
+    /// folder. An agent can create a hard link there to a file of another user, and could then read the file through
+    /// the gateway.
     pub(super) fn permits(self, file: &Stat) -> bool {
         !geteuid().is_root() || file.st_nlink <= 1 || Self::from(file).user == self.user
     }
@@ -157,7 +169,8 @@ mod tests {
                 tags.iter().map(|&tag| tag.to_owned()).collect(),
             ))
         };
-        let (some, none) = (Some("\"a\""), None);
+        let some = Some("\"a\"");
+        let none = None;
         for (if_match, if_none_match, etag, holds) in [
             (None, None, some, true),
             (None, None, none, true),

@@ -52,7 +52,6 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The error for the agent.
     pub fn response(&self) -> Box<RawValue> {
         match self {
             Self::InvalidSpec(detail) => acp::error(error_code::INVALID_PARAMS, detail),
@@ -85,11 +84,10 @@ pub async fn start_terminal(
 ) -> Result<StartedTerminal, StartError> {
     let env = asked.env.iter();
     let env = env.map(|variable| (variable.name.clone(), variable.value.clone()));
-    let env = env.collect();
     let spec = TerminalSpec {
         command: asked.command.clone(),
         args: asked.args.clone(),
-        env,
+        env: env.collect(),
         cwd,
     };
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
@@ -309,7 +307,8 @@ impl Follower {
 
     async fn send_chunk(&mut self) -> bool {
         let chunk = &mut self.chunk;
-        let (text, offset) = (std::mem::take(&mut chunk.text), chunk.offset);
+        let text = std::mem::take(&mut chunk.text);
+        let offset = chunk.offset;
         chunk.offset += text.len() as u64;
         chunk.logged_bytes += text.len() as u64;
         chunk.due = None;

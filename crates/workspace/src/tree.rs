@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::ops::{Bound, RangeBounds};
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, statat};
 
 use super::error::FileError;
 use super::pattern::Pattern;
@@ -35,7 +34,6 @@ pub struct Page {
 
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimits {
-    /// The maximum number of entries.
     pub max_entries: usize,
     /// The maximum number of names that are visited.
     pub max_names: usize,
@@ -46,9 +44,7 @@ struct SearchLevel {
     directory: Dir,
     /// Relative to the start of the search.
     path: String,
-    names: VecDeque<String>,
-    /// Whether names were discarded.
-    truncated: bool,
+    names: Names,
 }
 
 impl Workspace {
@@ -58,8 +54,12 @@ impl Workspace {
         let folder = resolved.open_directory()?;
         let base = self.path_prefix(&resolved);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let (names, cut) = read_names(&folder, from, limit)?;
-        let next = names.back().filter(|_| cut).cloned();
+        let Names { names, truncated } = Names::read_from(&folder, from, limit)?;
+        let next = if truncated {
+            names.back().cloned()
+        } else {
+            None
+        };
         let found = |name: String| {
             Some(ListEntry {
                 stat: stat_entry(&folder, &name)?,
@@ -90,9 +90,12 @@ impl Workspace {
         let mut page = Page::default();
         let mut last = after.map(str::to_owned);
         while let Some(level) = levels.last_mut() {
-            let full = left == 0 || page.entries.len() == extent.max_entries;
-            let Some(name) = level.names.pop_front().filter(|_| !full) else {
-                if full || level.truncated {
+            if left == 0 || page.entries.len() == extent.max_entries {
+                page.next = last;
+                return Ok(page);
+            }
+            let Some(name) = level.names.names.pop_front() else {
+                if level.names.truncated {
                     page.next = last;
                     return Ok(page);
                 }
@@ -117,16 +120,13 @@ impl Workspace {
                     });
                 }
             }
-            let deeper = seen.kind == EntryKind::Directory && levels.len() < DEPTH;
-            let level = levels.last().filter(|_| deeper);
-            if let Some(level) = level.and_then(|level| level.open_child(&name, path, after, left))
+            if seen.kind == EntryKind::Directory
+                && levels.len() < DEPTH
+                && let Some(level) = levels.last()
+                && let Some(level) = level.open_child(&name, path, after, left)
             {
-                let room = left.saturating_sub(level.names.len());
-                let levels_up = levels.iter_mut();
-                trim_names(
-                    levels_up.map(|level| (&mut level.names, &mut level.truncated)),
-                    room,
-                );
+                let room = left.saturating_sub(level.names.names.len());
+                trim_names(levels.iter_mut().map(|level| &mut level.names), room);
                 levels.push(level);
             }
         }
@@ -168,12 +168,10 @@ impl SearchLevel {
         });
         let first = rest.and_then(|rest| rest.split('/').next());
         let from = first.map_or(Bound::Unbounded, Bound::Included);
-        let (names, truncated) = read_names(&directory, from, max)?;
         Ok(Self {
+            names: Names::read_from(&directory, from, max)?,
             directory,
             path,
-            names,
-            truncated,
         })
     }
 
@@ -190,44 +188,69 @@ impl SearchLevel {
     }
 }
 
+/// The first names of a directory in order.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) names: VecDeque<String>,
+    /// Whether later names were discarded.
+    pub(super) truncated: bool,
+}
+
+impl Names {
+    /// Reads up to `max` names that `accepts` accepts. Skips names that are not UTF-8. Stops before the next name if
+    /// `may_continue` returns false for the number of names before it: the names are not in order, so none of them may be
+    /// visited then.
+    pub(super) fn read(
+        folder: &Dir,
+        max: usize,
+        accepts: impl Fn(&str) -> bool,
+        may_continue: impl Fn(usize) -> bool,
+    ) -> Result<Self, FileError> {
+        let mut kept = BTreeSet::new();
+        let mut truncated = false;
+        for (at, entry) in folder.entries()?.enumerate() {
+            if !may_continue(at) {
+                return Ok(Self {
+                    names: VecDeque::new(),
+                    truncated: true,
+                });
+            }
+            let Ok(name) = entry?.file_name().into_string() else {
+                continue;
+            };
+            if accepts(&name) && kept.insert(name) && kept.len() > max {
+                kept.pop_last();
+                truncated = true;
+            }
+        }
+        Ok(Self {
+            names: kept.into_iter().collect(),
+            truncated,
+        })
+    }
+
+    fn read_from(folder: &Dir, from: Bound<&str>, max: usize) -> Result<Self, FileError> {
+        let range = (from, Bound::Unbounded);
+        let accepts = |name: &str| RangeBounds::<str>::contains(&range, name);
+        Self::read(folder, max, accepts, |_| true)
+    }
+}
+
 /// Discards names that a walk will not visit, because deeper entries precede them. `room` is the total number
-/// that is left. Each level has its names, and whether some were discarded.
+/// that is left.
 pub(super) fn trim_names<'a>(
-    levels: impl DoubleEndedIterator<Item = (&'a mut VecDeque<String>, &'a mut bool)>,
+    levels: impl DoubleEndedIterator<Item = &'a mut Names>,
     mut room: usize,
 ) {
-    for (names, truncated) in levels.rev() {
+    for Names { names, truncated } in levels.rev() {
         *truncated |= names.len() > room;
         names.truncate(room);
         room -= names.len();
     }
 }
 
-/// The first `max` names of a directory in order, and whether there are more. Skips names that are not UTF-8.
-fn read_names(
-    folder: &Dir,
-    from: Bound<&str>,
-    max: usize,
-) -> Result<(VecDeque<String>, bool), FileError> {
-    let (mut kept, mut cut) = (BTreeSet::new(), false);
-    for entry in folder.entries()? {
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
-        if RangeBounds::<str>::contains(&(from, Bound::Unbounded), &*name)
-            && kept.insert(name)
-            && kept.len() > max
-        {
-            kept.pop_last();
-            cut = true;
-        }
-    }
-    Ok((kept.into_iter().collect(), cut))
-}
-
 fn stat_entry(folder: &Dir, name: &str) -> Option<FileStat> {
-    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.ok().map(FileStat::from)
+    FileStat::of_entry(folder, name).ok().flatten()
 }
 
 pub(super) fn join(folder: &str, name: &str) -> String {
@@ -327,7 +350,8 @@ mod tests {
         for (text, expected) in [("", &everything[..]), ("*.rs", &files[..])] {
             let pattern = Pattern::new(text);
             for (limit, names) in [(1, 100), (2, 100), (100, 100), (100, 4), (1, 5)] {
-                let (mut all, mut after) = (Vec::new(), None);
+                let mut all = Vec::new();
+                let mut after = None;
                 for _ in 0..50 {
                     let extent = PageLimits {
                         max_entries: limit,

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use rustix::fs::{AtFlags, fstat, statat};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::error::FileError;
@@ -94,9 +94,10 @@ impl Workspace {
     pub fn delete(&self, path: &str, expected: &Precondition) -> Result<(), FileError> {
         let resolved = self.resolve(path)?;
         let target = ParentAndName::split(&resolved)?;
-        let (folder, name) = (&target.parent, &target.name);
+        let folder = &target.parent;
+        let name = &target.name;
         let _alone = lock_name(folder, name)?;
-        let found = FileStat::from(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?);
+        let found = FileStat::of_entry(folder, &**name)?.ok_or(FileError::Missing)?;
         let known = match found.kind {
             EntryKind::Link => resolved.target_etag(),
             _ => Some(found.etag),
@@ -113,8 +114,10 @@ impl Workspace {
 impl ResolvedPath<'_> {
     /// The entity tag of the target of a link, if it is a file.
     fn target_etag(&self) -> Option<String> {
-        let (root, path) = (self.root, self.real().ok()?);
-        let real = ResolvedPath { root, path };
+        let real = ResolvedPath {
+            root: self.root,
+            path: self.real().ok()?,
+        };
         Some(ParentAndName::split(&real).ok()?.stat().ok()??.etag)
     }
 }
@@ -155,12 +158,9 @@ impl ParentAndName {
 
     /// The metadata of the current file with this name.
     fn stat(&self) -> Result<Option<FileStat>, FileError> {
-        match statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            // The link is dangling, or was inserted later. The write must not follow it.
-            Ok(stat) => FileStat::from(stat).require_regular().map(Some),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        // A link is dangling, or was inserted later. The write must not follow it.
+        let stat = FileStat::of_entry(&self.parent, &*self.name)?;
+        stat.map(FileStat::require_regular).transpose()
     }
 }
 
@@ -183,7 +183,7 @@ impl Upload {
             self.file.set_permissions(permissions)?;
         }
         if self.precondition.if_none_match == Some(EntityTags::Any) {
-            // Unlike a rename, this fails if the file was created meanwhile.
+            // Unlike a rename, this fails if another process has created the file since the check.
             let linked = parent.hard_link(&self.temp_name, parent, name);
             linked.map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => FileError::Exists,
@@ -211,21 +211,25 @@ impl Drop for Upload {
 fn create_folders(root: &Dir, path: &Path) -> io::Result<()> {
     let mut parent = PathBuf::from(".");
     for part in path.components() {
-        let opened = root.open_dir(&parent)?;
-        match opened.create_dir(part) {
-            Ok(()) => {
-                let created = open_child(&opened, part.as_os_str()).map_err(io::Error::other)?;
-                Owner::of(&opened)?.give(&created)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
+        create_folder(&root.open_dir(&parent)?, part.as_os_str())?;
         parent.push(part);
     }
     if root.metadata(path).is_ok_and(|found| found.is_dir()) {
         Ok(())
     } else {
         Err(Errno::NOTDIR.into())
+    }
+}
+
+/// Creates a folder with the owner of its parent, unless something has this name.
+pub(super) fn create_folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
+    match parent.create_dir(name) {
+        Ok(()) => {
+            let created = open_child(parent, name).map_err(io::Error::other)?;
+            Owner::of(parent)?.give(&created)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::super::key::{Key, KeyId, KeyKind, KeyText};
 use super::{
-    ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, NewKey, OWNER_NAME, push_put,
+    ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, NewKey, OWNER_NAME, push_change,
     revoked_by,
 };
 use base::types::{Principal, Scope, Scopes, Tenant};
@@ -66,7 +66,7 @@ impl Keys {
         let new = NewKey {
             name: OWNER_NAME,
             tenant: Tenant::default(),
-            scopes: personal_scopes(),
+            scopes: Scopes::from_iter(PERSONAL_SCOPES),
             member_names: Vec::new(),
             limits: Vec::new(),
         };
@@ -144,29 +144,17 @@ impl Keys {
                 folder: folder.to_string_lossy().into_owned(),
             };
             let event = pending_entry(&self.0.ids, ActorKind::CommandLine, event);
-            batch.puts.push(event);
-            push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
+            batch.records.push(event);
+            push_change(&mut batch, *hash, Some(&key), Some(entry.stored.clone()));
             Ok((batch, ()))
         })
     }
 }
 
-fn personal_scopes() -> Scopes {
-    [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files]
-        .into_iter()
-        .collect()
-}
+const PERSONAL_SCOPES: [Scope; 4] = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files];
 
 fn attach_scopes() -> Scopes {
-    [
-        Scope::Read,
-        Scope::Prompt,
-        Scope::Approve,
-        Scope::Files,
-        Scope::Mcp,
-    ]
-    .into_iter()
-    .collect()
+    PERSONAL_SCOPES.into_iter().chain([Scope::Mcp]).collect()
 }
 
 #[cfg(test)]
@@ -175,13 +163,21 @@ mod tests {
 
     use super::super::super::key::KeyHash;
     use super::*;
-    use base::types::{Ids, Limits};
+    use crate::auth::limits::Limits;
+    use base::types::{Ids, PrincipalLimits};
     use log::store::MemoryStore;
 
     #[test]
     fn folder_is_granted_to_one_key_and_survives_a_reload() {
         let store = std::sync::Arc::new(MemoryStore::new(Ids::system()));
-        let keys = Keys::open(store, Ids::system(), &Limits::default(), None).unwrap();
+        let keys = Keys::open(
+            store,
+            Ids::system(),
+            &Limits::default(),
+            PrincipalLimits::default(),
+            None,
+        )
+        .unwrap();
         let [(text, id), (other, _)] = [(); 2].map(|()| keys.create_attach_key().unwrap());
         let folder = PathBuf::from("/home/me/project");
         keys.grant_folder(&id, &folder).unwrap();
@@ -208,7 +204,14 @@ mod tests {
     #[test]
     fn only_keys_of_attach_processes_are_attach_keys() {
         let store = std::sync::Arc::new(MemoryStore::new(Ids::system()));
-        let keys = Keys::open(store, Ids::system(), &Limits::default(), None).unwrap();
+        let keys = Keys::open(
+            store,
+            Ids::system(),
+            &Limits::default(),
+            PrincipalLimits::default(),
+            None,
+        )
+        .unwrap();
         let (text, id) = keys.create_attach_key().unwrap();
         assert_eq!(keys.attach_key(text.expose()), Some(id));
         let link = keys.create_link_key().unwrap();

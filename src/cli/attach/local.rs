@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 use http::{HeaderValue, Uri};
 
 use crate::cli::lock::{self, DataDirError};
+use crate::cli::output::Failure;
 use crate::config::{CLIENT_KEY_VARIABLE, DataDir, Flags};
 use crate::control::{Access, ClientError, ControlClient, Secret, Welcome};
 use base::shutdown::lock_or_abort;
 use base::telemetry::ErrorChain;
+use base::types::AgentName;
 use base::types::text::strip_controls;
-use base::types::{AgentName, url_port};
-use outgoing::TlsError;
+use outgoing::{TlsError, url_port};
 use programs::attach::{AllowError, Locator, Target};
 
 pub(super) struct LocalGateway {
@@ -45,7 +46,7 @@ pub(super) enum LocalError {
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("the gateway sent an invalid address or key")]
-    Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Invalid(#[source] Failure),
 }
 
 impl LocalGateway {
@@ -82,30 +83,27 @@ impl LocalGateway {
             state.key = welcome.key;
         }
         drop(state);
-        let url = acp_url(&welcome.url, self.agent.as_ref())
-            .map_err(|error| LocalError::Invalid(error.into()))?;
         let key = self.own_key.clone().or_else(|| self.state().key.clone());
-        let key = key.ok_or_else(|| LocalError::Invalid(AttachFailure::NoKey.into()))?;
-        let authorization =
-            authorization(&key.0).map_err(|error| LocalError::Invalid(error.into()))?;
-        Ok(Target { url, authorization })
+        let target = || -> Result<Target, Failure> {
+            Ok(Target {
+                url: acp_url(&welcome.url, self.agent.as_ref())?,
+                authorization: authorization(&key.ok_or(AttachFailure::NoKey)?.0)?,
+            })
+        };
+        target().map_err(LocalError::Invalid)
     }
 
     fn welcome(&self, state: &mut State) -> Result<Welcome, LocalError> {
         let access = match &self.own_key {
             Some(_) => Access::OwnKey,
-            None => Access::Editor {
-                former: state.key.clone(),
-            },
+            None => Access::Editor(state.key.clone()),
         };
-        if let Some(welcome) = state
-            .control
-            .as_mut()
-            .and_then(|control| control.hello(access.clone()).ok())
+        if let Some(control) = &mut state.control
+            && let Ok(welcome) = control.hello(access.clone())
         {
             return Ok(welcome);
         }
-        // The gateway revokes the key of a connection after its end, so the former connection ends first.
+        // The gateway revokes the key of a connection after its end, so the previous connection ends first.
         state.control = None;
         let connect = || {
             let mut control = ControlClient::connect(&self.data.private())?;
@@ -135,7 +133,8 @@ impl Locator for LocalGateway {
         if renew_key {
             let mut state = self.state();
             // The gateway revokes the key of a connection after its end.
-            (state.control, state.key) = (None, None);
+            state.control = None;
+            state.key = None;
         }
         self.find().map_err(|error| ErrorChain(&error).to_string())
     }
@@ -170,10 +169,10 @@ const SHOWN_BYTES: u64 = 4096;
 pub(super) enum StartError {
     #[error(transparent)]
     Data(#[from] DataDirError),
-    #[error("could not start the gateway {}", program.display())]
-    Spawn { program: PathBuf, source: io::Error },
-    #[error("could not open the log {}", path.display())]
-    Log { path: PathBuf, source: io::Error },
+    #[error("could not start the gateway {}", .0.display())]
+    Spawn(PathBuf, #[source] io::Error),
+    #[error("could not open the log {}", .0.display())]
+    Log(PathBuf, #[source] io::Error),
     #[error("the gateway could not start ({status}); the end of its log {}:\n{tail}", log.display())]
     Ended {
         status: ExitStatus,
@@ -212,7 +211,8 @@ impl Starter {
         connect: impl Fn() -> Result<T, ClientError>,
     ) -> Result<T, StartError> {
         let deadline = Instant::now() + START_TIMEOUT;
-        let (log, mut started) = (data.gateway_log(), false);
+        let log = data.gateway_log();
+        let mut started = false;
         let mut log_start = 0;
         loop {
             let error = match connect() {
@@ -222,7 +222,7 @@ impl Starter {
             let ended = self.ended();
             let is_starting = self.child.is_some() || lock::is_held(data)?;
             if !is_starting {
-                if let Some(status) = ended.filter(|_| started) {
+                if started && let Some(status) = ended {
                     let tail = tail(&log, log_start);
                     return Err(StartError::Ended { status, log, tail });
                 }
@@ -256,19 +256,14 @@ impl Starter {
             .create(true)
             .mode(0o600)
             .open(log);
-        let opened = opened.map_err(|source| StartError::Log {
-            path: log.to_owned(),
-            source,
-        })?;
+        let opened = opened.map_err(|error| StartError::Log(log.to_owned(), error))?;
         // After an update of the program, this is the new one.
         let program = std::env::current_exe().unwrap_or_else(|_| "acp-gateway".into());
-        let serve = ["serve", "--detached", "--exit-when-idle", IDLE_TIME].map(OsString::from);
-        let args: Vec<OsString> = serve
-            .into_iter()
-            .chain(self.flags.iter().cloned())
-            .collect();
+        let serve = ["serve", "--detached", "--exit-when-idle", IDLE_TIME];
+        let mut args = serve.map(OsString::from).to_vec();
+        args.extend_from_slice(&self.flags);
         let spawned = children::spawn_detached(&program, &args, CLIENT_KEY_VARIABLE, opened);
-        spawned.map_err(|source| StartError::Spawn { program, source })
+        spawned.map_err(|error| StartError::Spawn(program, error))
     }
 }
 
@@ -283,27 +278,32 @@ fn tail(log: &Path, start: u64) -> String {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let text = read().unwrap_or_else(|error| format!("could not read the log: {error}"));
-    let lines: Vec<&str> = text.lines().collect();
-    let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
-    shown
-        .iter()
-        .map(|line| strip_controls(line))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let lines: Vec<_> = text.lines().map(strip_controls).collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}
+
+/// Parses the URL of a gateway with one of these schemes. `None` if it is invalid.
+pub(in crate::cli) fn parse_url(
+    url: &str,
+    schemes: [&str; 2],
+) -> Result<Option<Uri>, AttachFailure> {
+    if url.contains(['#', '@']) {
+        return Err(AttachFailure::KeyInUrl);
+    }
+    let is_valid = |url: &Uri| {
+        url.scheme_str()
+            .is_some_and(|scheme| schemes.contains(&scheme))
+            && url.authority().is_some()
+            && url.query().is_none()
+            && url_port(url).is_ok()
+    };
+    Ok(url.parse().ok().filter(is_valid))
 }
 
 /// The URL of `/acp` of a gateway, which can be below a path. The URL can name `/acp` itself too.
 pub(super) fn acp_url(url: &str, agent: Option<&AgentName>) -> Result<Uri, AttachFailure> {
-    if url.contains(['#', '@']) {
-        return Err(AttachFailure::KeyInUrl);
-    }
     let invalid = || AttachFailure::Url(url.to_owned());
-    let parsed: Uri = url.parse().map_err(|_| invalid())?;
-    url_port(&parsed).map_err(|_| invalid())?;
-    let is_http = matches!(parsed.scheme_str(), Some("http" | "https"));
-    let (true, Some(authority), None) = (is_http, parsed.authority(), parsed.query()) else {
-        return Err(invalid());
-    };
+    let parsed = parse_url(url, ["http", "https"])?.ok_or_else(invalid)?;
     let path = parsed.path().trim_end_matches('/');
     let names_agent = path
         .rsplit_once('/')
@@ -316,10 +316,9 @@ pub(super) fn acp_url(url: &str, agent: Option<&AgentName>) -> Result<Uri, Attac
     if let Some(agent) = agent {
         path = format!("{path}/{agent}");
     }
-    let scheme = parsed.scheme_str().unwrap_or_default();
-    format!("{scheme}://{authority}{path}")
-        .parse()
-        .map_err(|_| invalid())
+    let mut parts = parsed.into_parts();
+    parts.path_and_query = path.parse().ok();
+    Uri::from_parts(parts).map_err(|_| invalid())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -328,16 +327,10 @@ pub(in crate::cli) enum AttachFailure {
     NoKey,
     #[error("the key is empty, or has characters that no key has")]
     InvalidKey,
-    #[error("could not read the key file {}", path.display())]
-    KeyFile {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("could not read the file with certificates {}", path.display())]
-    CaFile {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    #[error("could not read the key file {}", .0.display())]
+    KeyFile(PathBuf, #[source] io::Error),
+    #[error("could not read the file with certificates {}", .0.display())]
+    CaFile(PathBuf, #[source] io::Error),
     #[error("could not prepare TLS for --url")]
     Tls(#[from] TlsError),
     #[error("--url must not contain a key: set ACP_GATEWAY_KEY or --key-file FILE")]

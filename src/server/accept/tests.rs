@@ -3,6 +3,7 @@ use super::*;
 fn acceptor(limits: Limits, proxies: Vec<Network>) -> Acceptor {
     Acceptor {
         limits: Arc::new(limits),
+        stream_limits: Arc::default(),
         proxies,
         require_proxy: false,
         stream_workers: StreamWorkers::start().unwrap(),

@@ -110,7 +110,8 @@ fn connection_has_a_grace_period_after_its_first_read() {
         ..Limits::default()
     };
     let connections = connections(limits);
-    let (address, now) = (IpAddr::from([192, 0, 2, 1]), Instant::now());
+    let address = IpAddr::from([192, 0, 2, 1]);
+    let now = Instant::now();
     let acquire = |at| connections.acquire(address, at).map(|_| ());
     let first = connections.acquire(address, now).unwrap();
     assert_eq!(
@@ -151,10 +152,8 @@ fn full_gateway_evicts_only_unauthenticated_connections() {
     let keyed: Vec<_> = (0..14)
         .map(|_| open_authenticated(&connections, "192.0.2.1").unwrap())
         .collect();
-    let (one, two) = (
-        open(&connections, "192.0.2.2").unwrap(),
-        open(&connections, "10.0.0.1").unwrap(),
-    );
+    let one = open(&connections, "192.0.2.2").unwrap();
+    let two = open(&connections, "10.0.0.1").unwrap();
     let three = open_authenticated(&connections, "192.0.2.3").unwrap();
     assert!(is_evicted(&one) && !is_evicted(&two));
     let four = open_authenticated(&connections, "192.0.2.3").unwrap();
@@ -180,7 +179,11 @@ fn memory_of_unauthenticated_requests_is_bounded() {
     };
     let connections = connections(limits);
     let take = || open(&connections, "192.0.2.1").unwrap();
-    let (silent, oldest, keyed, one, two) = (take(), take(), take(), take(), take());
+    let silent = take();
+    let oldest = take();
+    let keyed = take();
+    let one = take();
+    let two = take();
     for connection in [&oldest, &keyed, &one, &two] {
         connection.bytes_received(10);
         connection.request_started();
@@ -211,7 +214,8 @@ fn memory_of_unauthenticated_requests_is_bounded() {
     assert!(is_evicted(&three), "one connection alone");
     assert_eq!(connections.0.lock().request_bytes, 0);
     drop((one, three));
-    let (four, small) = (take(), take());
+    let four = take();
+    let small = take();
     four.bytes_received(UNPACED_BYTES + 1);
     small.bytes_received(UNPACED_BYTES);
     let permissions =
@@ -229,7 +233,10 @@ fn memory_of_evicted_connections_counts_until_they_are_dropped() {
     };
     let connections = connections(limits);
     let take = || open(&connections, "192.0.2.1").unwrap();
-    let (evicted, large, small, keyed) = (take(), take(), take(), take());
+    let evicted = take();
+    let large = take();
+    let small = take();
+    let keyed = take();
     keyed.authenticated();
     evicted.bytes_received(limit);
     small.bytes_received(UNDELAYED_BYTES);

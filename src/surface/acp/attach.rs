@@ -1,22 +1,21 @@
 //! `session/attach` and `session/detach` (agent-client-protocol, pull request 533), and the limits of observers.
 //!
-//! The extension is a draft and unstable. The messages are those of revision 2026-03-27, with the roles of revision
-//! 2026-02-18. A client asks for it with `_meta["acp-gateway"].attach` of `initialize`.
+//! The extension is a draft and unstable. The messages follow revision 2026-03-27, and the roles follow revision
+//! 2026-02-18. A client enables the extension with `_meta["acp-gateway"].attach` of `initialize`.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::caller::{Caller, session_of};
+use super::caller::{Caller, required_session, session_of};
 use super::client::{ClientInfo, META, Participant, Role};
-use super::message::{Failure, raw};
-use super::methods::{Begin, Restoring, parse_borrowed, restored};
+use super::message::{Failure, Result, raw};
+use super::methods::{Begin, parse_borrowed, restored};
 use base::types::Scope;
 use events::api::{Problem, ProblemCode, Session, SessionState};
-use wire::acp::{self, RawObject, error_code, method};
+use wire::acp::{self, error_code, method};
 
 /// The codes of the draft. It defines -32002, which ACP uses for a missing resource, as "not authorised".
 const NOT_FOUND: i64 = -32001;
@@ -60,17 +59,9 @@ enum HistoryPolicy {
     None,
 }
 
-/// Whether a client asks for the extension with its `_meta` of `initialize`.
-pub(super) fn asks_for_attach(meta: Option<&RawValue>) -> bool {
-    let own = meta
-        .and_then(RawObject::parse)
-        .and_then(|meta| meta.object(META));
-    own.is_some_and(|own| own.get("attach").is_some_and(|value| value.get() == "true"))
-}
-
 impl Caller {
     /// Follows a session with a role. Responds itself if it succeeds.
-    pub(super) async fn attach(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
+    pub(super) async fn attach(&self, id: &RawValue, params: &RawValue) -> Result<()> {
         self.require_extension()?;
         let params: AttachParams<'_> = parse_borrowed(params)?;
         let role = params.role.as_deref().unwrap_or("controller");
@@ -85,7 +76,7 @@ impl Caller {
         self.require(Scope::Read)
             .map_err(|failure| failure.with_code(NOT_AUTHORISED))?;
         let session = self.open(&params.session_id).await.map_err(|failure| {
-            if failure.code() == error_code::RESOURCE_NOT_FOUND {
+            if failure.code == error_code::RESOURCE_NOT_FOUND {
                 not_found(&params.session_id, "Session not found")
             } else {
                 failure
@@ -133,17 +124,7 @@ impl Caller {
             (_, Role::Controller) => self.open_requests(&snapshot),
         };
         let result = self.attached_result(&snapshot, role, policy);
-        self.follow(
-            id,
-            Restoring {
-                session,
-                view: Arc::clone(&view),
-                last,
-                begin,
-                result,
-                requests,
-            },
-        );
+        self.follow(id, session, &view, last, begin, &result, requests);
         drop(stopped);
         Ok(())
     }
@@ -158,9 +139,9 @@ impl Caller {
         result.insert("role", raw(&role));
         result.insert("historyPolicy", raw(policy.into_str()));
         result.insert("clientId", raw(&self.connection.client.name));
+        let connections = &self.connections;
         let clients =
-            self.acp()
-                .clients_of(snapshot.session_id, &self.connection, MAX_LISTED_CLIENTS);
+            connections.clients_of(snapshot.session_id, &self.connection, MAX_LISTED_CLIENTS);
         result.insert("connectedClients", raw(&clients));
         if policy != HistoryPolicy::None {
             result.insert("history", raw(&pending_permissions(snapshot)));
@@ -169,22 +150,18 @@ impl Caller {
     }
 
     /// Ends the streams of a session on this connection. The session and its turn continue.
-    pub(super) fn detach(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    pub(super) fn detach(&self, params: &RawValue) -> Result<Box<RawValue>> {
         self.require_extension()?;
-        let session =
-            session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
-        let followed = self
-            .connection
-            .view(&session)
-            .filter(|view| view.is_attached());
-        let view = followed
-            .ok_or_else(|| not_found(&session, "this connection does not follow the session"))?;
+        let session = required_session(params)?;
+        let view = self.connection.attached_view(&session);
+        let view =
+            view.ok_or_else(|| not_found(&session, "this connection does not follow the session"))?;
         self.connection.remove_view(&session);
         view.end();
         Ok(raw(&json!({ "sessionId": session, "status": "detached" })))
     }
 
-    fn require_extension(&self) -> Result<(), Failure> {
+    fn require_extension(&self) -> Result<()> {
         if self.connection.client.uses_attach {
             return Ok(());
         }
@@ -195,7 +172,7 @@ impl Caller {
     }
 
     /// Rejects a method that changes a session, if this connection follows the session as an observer.
-    pub(super) fn check_role(&self, method: &str, params: &RawValue) -> Result<(), Failure> {
+    pub(super) fn check_role(&self, method: &str, params: &RawValue) -> Result<()> {
         if !self.connection.client.uses_attach || OBSERVER_METHODS.contains(&method) {
             return Ok(());
         }
@@ -203,7 +180,7 @@ impl Caller {
     }
 
     /// Rejects observers of a session.
-    pub(super) fn check_controller(&self, session: &str) -> Result<(), Failure> {
+    pub(super) fn check_controller(&self, session: &str) -> Result<()> {
         let view = self.connection.view(session);
         if view.is_none_or(|view| view.role() == Role::Controller) {
             return Ok(());
@@ -238,23 +215,6 @@ fn pending_permissions(snapshot: &Session) -> Vec<serde_json::Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_true_member_asks_for_the_extension() {
-        for (meta, expected) in [
-            (r#"{"acp-gateway":{"attach":true}}"#, true),
-            (r#"{"acp-gateway":{"attach":"true"}}"#, false),
-            (r#"{"attach":true}"#, false),
-            ("[]", false),
-        ] {
-            assert_eq!(
-                asks_for_attach(Some(serde_json::from_str(meta).unwrap())),
-                expected,
-                "{meta}"
-            );
-        }
-        assert!(!asks_for_attach(None));
-    }
 
     #[test]
     fn policies_without_message_ids_fall_back_to_full() {

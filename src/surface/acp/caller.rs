@@ -3,7 +3,7 @@
 //! Prompts, cancels and answers are handled in the order in which they arrive. Other requests run beside them, because
 //! they can wait for the start of a process.
 
-use std::ops::Deref;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -11,23 +11,23 @@ use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
 use super::client::required_scope;
-use super::connection::{Connection, SentPrompt};
-use super::message::{self, Failure, is_valid_id, raw};
+use super::connection::{Connection, Gateway, SentPrompt};
+use super::message::{self, Failure, Result, is_valid_id, raw};
 use super::projector::parse_request_id;
 use super::session_view::{Place, SessionView};
-use super::state::Gateway;
-use crate::auth::Admission;
-use crate::surface::http::NewTurn;
-use base::types::{AcpRequest, Author, CancelCause, Principal, RequestId, Scope, SessionId};
-use sessions::session::{Answer, IdempotencyKey, PromptRequest, SessionHandle};
+use crate::surface::http::{AccessError, Authorized, HasKey, NewTurn};
+use base::types::{RequestId, Scope, SessionId};
+use events::api::{AcpRequest, CancelCause, Problem};
+use sessions::session::{Answer, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use wire::acp::{self, RequestKind, TraceContext, error_code, method, to_one_line};
 use wire::jsonrpc::{Message, RpcError};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, derive_more::Deref)]
 pub(super) struct Caller {
+    #[deref]
     pub(super) gateway: Gateway,
     pub(super) connection: Arc<Connection>,
-    pub(super) admission: Arc<Admission>,
+    pub(super) by: Authorized<HasKey>,
 }
 
 /// The methods that no stream of a session answers.
@@ -43,48 +43,22 @@ const CONNECTION_METHODS: [&str; 8] = [
 ];
 
 /// The result of a request.
-pub(super) type Outcome = Result<Box<RawValue>, Failure>;
-
-impl Deref for Caller {
-    type Target = Gateway;
-
-    fn deref(&self) -> &Gateway {
-        &self.gateway
-    }
-}
+pub(super) type Outcome = Result<Box<RawValue>>;
 
 impl Caller {
-    pub(super) fn principal(&self) -> &Principal {
-        self.admission
-            .principal()
-            .expect("a connection has an authenticated client")
+    pub(super) fn require(&self, scope: Scope) -> Result<()> {
+        let missing = |error: AccessError| Problem::missing_scope(scope, error.to_string());
+        Ok(self.by.require(scope).map_err(missing)?)
     }
 
-    pub(super) fn author(&self) -> Author {
-        self.admission
-            .author()
-            .expect("a connection has an authenticated client")
-    }
-
-    pub(super) fn require(&self, scope: Scope) -> Result<(), Failure> {
-        if self.principal().scopes.contains(scope) {
-            return Ok(());
-        }
-        let detail = format!("this key does not have the scope {}", scope.name());
-        Err(events::api::Problem::missing_scope(scope, detail).into())
-    }
-
-    pub(super) async fn open(&self, id: &str) -> Result<SessionHandle, Failure> {
-        let known = id
-            .parse::<SessionId>()
-            .map_err(|_| Failure::no_such_session(id))?;
-        self.sessions
-            .open(self.principal(), known)
-            .await
-            .map_err(|error| match error {
-                sessions::session::SessionError::NoSuchSession => Failure::no_such_session(id),
-                error => error.into(),
-            })
+    pub(super) async fn open(&self, id: &str) -> Result<SessionHandle> {
+        let known: Option<SessionId> = id.parse().ok();
+        let known = known.ok_or_else(|| Failure::no_such_session(id))?;
+        let opened = self.sessions.open(&self.by, known).await;
+        opened.map_err(|error| match error {
+            SessionError::NoSuchSession => Failure::no_such_session(id),
+            error => error.into(),
+        })
     }
 
     /// Returns when the next message may be handled.
@@ -119,8 +93,8 @@ impl Caller {
 
     /// Counts a message for the audit log if the key does not permit it.
     fn audit(&self, failure: &Failure) {
-        if failure.is_forbidden() {
-            self.gateway.audit_forbidden(&self.author());
+        if failure.is_forbidden {
+            self.gateway.audit_forbidden(&self.by.author());
         }
     }
 
@@ -140,7 +114,11 @@ impl Caller {
             return self.respond(&id, None, Err(Failure::new(error_code::INTERNAL, detail)));
         };
         // The responses to these requests are on the stream of the connection.
-        let view = view.filter(|_| !CONNECTION_METHODS.contains(&method));
+        let view = if CONNECTION_METHODS.contains(&method) {
+            None
+        } else {
+            view
+        };
         let caller = self.clone();
         let method = method.to_owned();
         let call = async move {
@@ -153,12 +131,12 @@ impl Caller {
         drop(self.shutdown.spawn_isolated(call.in_current_span()));
     }
 
-    async fn prompt(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
+    async fn prompt(&self, id: &RawValue, params: &RawValue) -> Result<()> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params<'a> {
             #[serde(borrow)]
-            session_id: std::borrow::Cow<'a, str>,
+            session_id: Cow<'a, str>,
             #[serde(borrow)]
             prompt: &'a RawValue,
             #[serde(borrow, rename = "_meta")]
@@ -168,18 +146,13 @@ impl Caller {
         let params: Params<'_> = acp::parse(params).map_err(|_| {
             Failure::invalid_params("expected a sessionId and an array of content blocks")
         })?;
-        let view = self
-            .connection
-            .view(&params.session_id)
-            .filter(|view| view.is_attached());
+        let view = self.connection.view(&params.session_id);
         let session = view.and_then(|view| view.session()).ok_or_else(|| {
             let detail =
                 "this connection does not follow the session: send session/load or session/resume first";
             Failure::invalid_params(detail)
         })?;
         let request = PromptRequest {
-            blocks: params.prompt.to_owned(),
-            attachments: Vec::new(),
             queue: true,
             key: self.idempotency_key(id, method::SESSION_PROMPT, params.prompt),
             trace: trace_of(params.meta),
@@ -187,17 +160,14 @@ impl Caller {
                 client: self.connection.client.name.clone(),
                 id: id.to_owned(),
             }),
-            broadcast: None,
-            serving: self.connection.serving(self.principal()),
+            serving: self.connection.serving(&self.by),
+            ..PromptRequest::new(params.prompt.to_owned())
         };
-        let turn =
-            NewTurn::begin::<Failure>(&self.gateway, self.principal(), &session, request, false)
-                .await?;
-        let prompt = turn.admitted.prompt.prompt_id;
+        let turn = NewTurn::begin::<Failure>(&self.gateway, &self.by, &session, request, false);
         self.connection.remember_prompt(SentPrompt {
             id: id.to_owned(),
             session: session.id(),
-            prompt,
+            prompt: turn.await?.admitted.prompt.prompt_id,
         });
         Ok(())
     }
@@ -240,41 +210,32 @@ impl Caller {
     }
 
     /// Cancels the running turn, and the queued prompts of this connection.
-    async fn cancel(&self, params: &RawValue) -> Result<(), Failure> {
+    async fn cancel(&self, params: &RawValue) -> Result<()> {
         self.require(Scope::Prompt)?;
-        let id =
-            session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
-        let session = self.open(&id).await?;
+        let session = self.open(&required_session(params)?).await?;
         let own = self.connection.prompts_of(session.id());
         let snapshot = session.snapshot().await?;
-        let queued = snapshot
-            .queued
-            .into_iter()
-            .filter(|prompt| own.contains(prompt));
+        let queued = snapshot.queued.into_iter();
+        let own_queued = queued.filter(|prompt| own.contains(prompt));
         // Cancel the queue first, so that none of its prompts starts.
-        for prompt in queued.chain(snapshot.prompt_id) {
-            session
-                .cancel(Some(prompt), CancelCause::Person, None)
-                .await?;
+        for prompt in own_queued.chain(snapshot.prompt_id) {
+            let cancelled = session.cancel(Some(prompt), CancelCause::Person, None);
+            cancelled.await?;
         }
         Ok(())
     }
 
     /// Cancels the prompt with the JSON-RPC id in the params. Other calls run to their end.
-    async fn cancel_request(&self, params: &RawValue) -> Result<(), Failure> {
+    async fn cancel_request(&self, params: &RawValue) -> Result<()> {
         self.require(Scope::Prompt)?;
         let request: acp::CancelRequest<'_> =
             acp::parse(params).map_err(|_| Failure::invalid_params("expected a requestId"))?;
-        if let Some(SentPrompt {
-            session, prompt, ..
-        }) = self.connection.sent_prompt(request.request_id)
-        {
-            let session = session.to_string();
+        if let Some(sent) = self.connection.sent_prompt(request.request_id) {
+            let session = sent.session.to_string();
             self.check_controller(&session)?;
-            self.open(&session)
-                .await?
-                .cancel(Some(prompt), CancelCause::Person, None)
-                .await?;
+            let session = self.open(&session).await?;
+            let cancelled = session.cancel(Some(sent.prompt), CancelCause::Person, None);
+            cancelled.await?;
         }
         Ok(())
     }
@@ -296,9 +257,10 @@ impl Caller {
         session: SessionId,
         request: RequestId,
         outcome: Result<Box<RawValue>, RpcError>,
-    ) -> Result<(), Failure> {
-        self.check_controller(&session.to_string())?;
-        let handle = self.open(&session.to_string()).await?;
+    ) -> Result<()> {
+        let id = session.to_string();
+        self.check_controller(&id)?;
+        let handle = self.open(&id).await?;
         let asked = handle.pending(request).await?;
         self.require(required_scope(RequestKind::from_method(&asked.method)))?;
         let answer = match outcome {
@@ -311,22 +273,23 @@ impl Caller {
             }
             Err(error) => Answer::Error(to_one_line(raw(&error))),
         };
-        if let Some(view) = self.connection.view(&session.to_string()) {
+        if let Some(view) = self.connection.view(&id) {
             view.set_answered(request);
         }
         let client = Some(&*self.connection.client.name);
-        handle
-            .answer(&self.author(), client, request, answer)
-            .await?;
+        let author = self.by.author();
+        handle.answer(&author, client, request, answer).await?;
         Ok(())
     }
 }
 
 pub(super) fn session_of(params: &RawValue) -> Option<String> {
-    acp::session_id_of(params)
-        .ok()
-        .flatten()
-        .map(std::borrow::Cow::into_owned)
+    let id = acp::session_id_of(params).ok().flatten();
+    id.map(Cow::into_owned)
+}
+
+pub(super) fn required_session(params: &RawValue) -> Result<String> {
+    session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))
 }
 
 pub(super) fn trace_of(meta: Option<&RawValue>) -> Option<TraceContext> {

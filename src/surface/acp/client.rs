@@ -18,16 +18,9 @@ pub(super) const META: &str = "acp-gateway";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
-    pub(super) files: FileMethods,
-    pub(super) terminals: bool,
+    pub(super) serves: ServedMethods,
     pub(super) elicitation: bool,
     pub(super) subagents: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct FileMethods {
-    pub(super) read: bool,
-    pub(super) write: bool,
 }
 
 #[derive(Debug)]
@@ -50,16 +43,13 @@ impl Capabilities {
         let Some(object) = raw.and_then(RawObject::parse) else {
             return Self::default();
         };
-        let flag = |object: &RawObject<'_>, name| {
-            object.get(name).is_some_and(|value| value.get() == "true")
-        };
         let files = object.object("fs").unwrap_or_else(RawObject::empty);
         Self {
-            files: FileMethods {
-                read: flag(&files, "readTextFile"),
-                write: flag(&files, "writeTextFile"),
+            serves: ServedMethods {
+                read: is_true(&files, "readTextFile"),
+                write: is_true(&files, "writeTextFile"),
+                terminals: is_true(&object, "terminal"),
             },
-            terminals: flag(&object, "terminal"),
             elicitation: object.object("elicitation").is_some(),
             subagents: object.object("subagents").is_some(),
         }
@@ -69,28 +59,25 @@ impl Capabilities {
 impl Client {
     /// The requests of the agent that the client serves for its own turns. Its key needs the scope `files`.
     pub(super) fn serves(&self) -> ServedMethods {
-        if !self.scopes.contains(Scope::Files) {
-            return ServedMethods::default();
-        }
-        let FileMethods { read, write } = self.capabilities.files;
-        ServedMethods {
-            read,
-            write,
-            terminals: self.capabilities.terminals,
+        if self.scopes.contains(Scope::Files) {
+            self.capabilities.serves
+        } else {
+            ServedMethods::default()
         }
     }
 
     /// Whether the client gets requests of this kind: it supports them, and its key may answer them.
     pub(super) fn answers(&self, kind: RequestKind) -> bool {
+        let serves = self.capabilities.serves;
         let offered = match kind {
             RequestKind::Permission | RequestKind::Extension => true,
             RequestKind::Elicitation => self.capabilities.elicitation,
-            RequestKind::ReadFile => self.capabilities.files.read,
-            RequestKind::WriteFile => self.capabilities.files.write,
+            RequestKind::ReadFile => serves.read,
+            RequestKind::WriteFile => serves.write,
             RequestKind::CreateTerminal
             | RequestKind::TerminalOutput
             | RequestKind::WaitForExit
-            | RequestKind::EndTerminal => self.capabilities.terminals,
+            | RequestKind::EndTerminal => serves.terminals,
         };
         offered && self.scopes.contains(required_scope(kind))
     }
@@ -105,13 +92,37 @@ pub(super) const fn required_scope(kind: RequestKind) -> Scope {
     }
 }
 
-/// The name that a client chooses with `_meta["acp-gateway"].client` of `initialize`: 16 to 64 characters of
-/// `[A-Za-z0-9_-]`, for example a UUID.
-pub(super) fn chosen_name(meta: Option<&RawValue>) -> Option<Box<str>> {
-    let own = RawObject::parse(meta?)?.object(META)?;
-    let name = own.text("client")?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    ((16..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(plain)).then(|| name.into())
+/// `_meta["acp-gateway"]` of `initialize`.
+#[derive(Debug, Default)]
+pub(super) struct OwnMeta {
+    /// The name that the client chooses: 16 to 64 characters of `[A-Za-z0-9_-]`, for example a UUID.
+    pub(super) client: Option<Box<str>>,
+    /// The client asks for the draft of `session/attach`.
+    pub(super) attach: bool,
+    /// The client runs terminal methods with the gateway's socket for sign-ins.
+    pub(super) terminal_sign_in: bool,
+}
+
+impl OwnMeta {
+    pub(super) fn parse(meta: Option<&RawValue>) -> Self {
+        let meta = meta.and_then(RawObject::parse);
+        let Some(own) = meta.and_then(|meta| meta.object(META)) else {
+            return Self::default();
+        };
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let name = own
+            .text("client")
+            .filter(|name| (16..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(plain));
+        Self {
+            client: name.map(Into::into),
+            attach: is_true(&own, "attach"),
+            terminal_sign_in: is_true(&own, "terminalSignIn"),
+        }
+    }
+}
+
+fn is_true(object: &RawObject<'_>, name: &str) -> bool {
+    object.get(name).is_some_and(|value| value.get() == "true")
 }
 
 #[derive(
@@ -139,9 +150,8 @@ impl ClientInfo {
     pub(super) fn parse(raw: Option<&RawValue>) -> Option<Self> {
         let object = RawObject::parse(raw?)?;
         let text = |name| {
-            object
-                .text(name)
-                .map(|text| one_line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]).into())
+            let text = object.text(name)?;
+            Some(one_line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]).into())
         };
         Some(Self {
             name: text("name")?,
@@ -184,13 +194,13 @@ mod tests {
         let caps = raw(
             r#"{"fs":{"readTextFile":true,"writeTextFile":"yes"},"terminal":true,"elicitation":{"form":{}}}"#,
         );
-        let files = FileMethods {
+        let serves = ServedMethods {
             read: true,
             write: false,
+            terminals: true,
         };
         let expected = Capabilities {
-            files,
-            terminals: true,
+            serves,
             elicitation: true,
             ..Capabilities::default()
         };
@@ -215,9 +225,9 @@ mod tests {
             name: "c".into(),
             keeps_name: false,
             capabilities: Capabilities {
-                files: FileMethods {
+                serves: ServedMethods {
                     read: true,
-                    write: false,
+                    ..ServedMethods::default()
                 },
                 ..Capabilities::default()
             },
@@ -237,7 +247,7 @@ mod tests {
     fn names_are_long_and_plain() {
         let name = |name: &str| {
             let meta = format!(r#"{{"acp-gateway":{{"client":"{name}"}}}}"#);
-            chosen_name(Some(raw(&meta)))
+            OwnMeta::parse(Some(raw(&meta))).client
         };
         assert_eq!(
             name("0193-abcdef-client").as_deref(),
@@ -246,7 +256,21 @@ mod tests {
         for wrong in ["short", "with a space in it", &"x".repeat(65)] {
             assert_eq!(name(wrong), None, "{wrong}");
         }
-        assert_eq!(chosen_name(Some(raw("[]"))), None);
+        assert_eq!(OwnMeta::parse(Some(raw("[]"))).client, None);
+    }
+
+    #[test]
+    fn only_a_true_member_asks_for_the_extension() {
+        for (meta, expected) in [
+            (r#"{"acp-gateway":{"attach":true}}"#, true),
+            (r#"{"acp-gateway":{"attach":"true"}}"#, false),
+            (r#"{"attach":true}"#, false),
+            ("[]", false),
+        ] {
+            let own = OwnMeta::parse(Some(raw(meta)));
+            assert_eq!(own.attach, expected, "{meta}");
+        }
+        assert!(!OwnMeta::parse(None).attach);
     }
 
     #[test]

@@ -14,9 +14,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, ClientInfo, Participant, Role};
+use super::client::{Client, ClientInfo, Role};
 use super::session_view::{Outbox, OutboxFull, Place, SessionView};
 use crate::auth::is_local_editor;
+use crate::surface::http;
 use base::shutdown::lock_or_abort;
 use base::types::{
     AgentName, KeyedCounts, KeyedGuard, Principal, PrincipalKey, PromptId, Scope, SessionId, Tenant,
@@ -39,6 +40,8 @@ pub(super) enum TooManySessions {
     #[error("too many streams of sessions that no request has named (limit {MAX_UNCONFIRMED})")]
     Unconfirmed,
 }
+
+type Result<T, E = TooManySessions> = std::result::Result<T, E>;
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -90,6 +93,40 @@ impl Drop for OpenStream {
     }
 }
 
+/// An open stream of a session. Its end forgets the session if no request has attached it.
+#[derive(Debug)]
+pub(super) struct OpenSessionStream {
+    connection: Arc<Connection>,
+    session: String,
+    view: Arc<SessionView>,
+}
+
+impl OpenSessionStream {
+    pub(super) fn new(
+        connection: &Arc<Connection>,
+        session: String,
+        view: &Arc<SessionView>,
+    ) -> Self {
+        view.streams.fetch_add(1, Ordering::AcqRel);
+        Self {
+            connection: Arc::clone(connection),
+            session,
+            view: Arc::clone(view),
+        }
+    }
+}
+
+impl Drop for OpenSessionStream {
+    fn drop(&mut self) {
+        self.view.streams.fetch_sub(1, Ordering::AcqRel);
+        let mut views = self.connection.views();
+        let known = views.get(&*self.session);
+        if known.is_some_and(|view| !view.is_attached() && !view.has_stream()) {
+            views.remove(&*self.session);
+        }
+    }
+}
+
 impl Connection {
     /// `socket` receives each new view of a WebSocket connection.
     pub(super) fn new(
@@ -121,10 +158,6 @@ impl Connection {
 
     fn views(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<SessionView>>> {
         lock_or_abort(self.views.lock())
-    }
-
-    pub(super) fn is_of(&self, principal: &PrincipalKey) -> bool {
-        self.principal == *principal
     }
 
     pub(super) fn touch(&self) {
@@ -172,6 +205,10 @@ impl Connection {
         self.views().get(session).cloned()
     }
 
+    pub(super) fn attached_view(&self, session: &str) -> Option<Arc<SessionView>> {
+        self.view(session).filter(|view| view.is_attached())
+    }
+
     /// The client as an object of `connectedClients`. `None` if it does not follow the session.
     pub(super) fn as_peer(&self, session: &str) -> Option<serde_json::Value> {
         #[derive(Serialize)]
@@ -182,31 +219,21 @@ impl Connection {
             info: Option<&'a ClientInfo>,
             role: Role,
         }
-        let Participant { role, info, .. } = self
-            .view(session)
-            .filter(|view| view.is_attached())?
-            .participant();
-        let info = info.as_ref().or(self.client.info.as_ref());
+        let participant = self.attached_view(session)?.participant();
         serde_json::to_value(Peer {
             client_id: &self.client.name,
-            info,
-            role,
+            info: participant.info.as_ref().or(self.client.info.as_ref()),
+            role: participant.role,
         })
         .ok()
     }
 
-    pub(super) fn view_for_request(
-        &self,
-        session: &str,
-    ) -> Result<Arc<SessionView>, TooManySessions> {
+    pub(super) fn view_for_request(&self, session: &str) -> Result<Arc<SessionView>> {
         self.view_or_insert(session, MAX_SESSIONS, TooManySessions::Followed)
     }
 
     /// The view of a session whose stream a client opens. Clients may open it before the request for the session.
-    pub(super) fn view_for_stream(
-        &self,
-        session: &str,
-    ) -> Result<Arc<SessionView>, TooManySessions> {
+    pub(super) fn view_for_stream(&self, session: &str) -> Result<Arc<SessionView>> {
         let is_unconfirmed = |view: &&Arc<SessionView>| !view.is_attached();
         let unconfirmed = self.views().values().filter(is_unconfirmed).count();
         let room = if unconfirmed < MAX_UNCONFIRMED {
@@ -217,9 +244,8 @@ impl Connection {
         self.view_or_insert(session, room, TooManySessions::Unconfirmed)
     }
 
-    pub(super) fn check_room(&self) -> Result<(), TooManySessions> {
-        let followed = self.views().len();
-        if followed < MAX_SESSIONS {
+    pub(super) fn check_room(&self) -> Result<()> {
+        if self.views().len() < MAX_SESSIONS {
             Ok(())
         } else {
             Err(TooManySessions::Followed)
@@ -230,23 +256,12 @@ impl Connection {
         self.views().remove(session);
     }
 
-    /// Forgets the session of a stream that has ended, if no request has attached it.
-    pub(super) fn release_view(&self, session: &str) {
-        let mut views = self.views();
-        if views
-            .get(session)
-            .is_some_and(|view| !view.is_attached() && !view.has_stream())
-        {
-            views.remove(session);
-        }
-    }
-
     fn view_or_insert(
         &self,
         session: &str,
         room: usize,
         error: TooManySessions,
-    ) -> Result<Arc<SessionView>, TooManySessions> {
+    ) -> Result<Arc<SessionView>> {
         let mut views = self.views();
         if let Some(view) = views.get(session) {
             return Ok(Arc::clone(view));
@@ -287,20 +302,15 @@ impl Connection {
 
     pub(super) fn sent_prompt(&self, id: &RawValue) -> Option<SentPrompt> {
         let prompts = lock_or_abort(self.prompts.lock());
-        prompts
-            .iter()
-            .rev()
-            .find(|sent| sent.id.get() == id.get())
-            .cloned()
+        let mut newest_first = prompts.iter().rev();
+        let sent = newest_first.find(|sent| sent.id.get() == id.get());
+        sent.cloned()
     }
 
     pub(super) fn prompts_of(&self, session: SessionId) -> Vec<PromptId> {
         let prompts = lock_or_abort(self.prompts.lock());
-        prompts
-            .iter()
-            .filter(|sent| sent.session == session)
-            .map(|sent| sent.prompt)
-            .collect()
+        let own = prompts.iter().filter(|sent| sent.session == session);
+        own.map(|sent| sent.prompt).collect()
     }
 }
 
@@ -312,9 +322,18 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// The lock that a request holds while it starts an agent.
 type StartLock = Arc<tokio::sync::Mutex<()>>;
 
+/// The state of the surface: that of all surfaces, and the open connections.
+#[derive(Clone, derive_more::Debug, derive_more::Deref)]
+#[debug("Gateway")]
+pub(super) struct Gateway {
+    #[deref]
+    pub(super) shared: http::Gateway,
+    pub(super) connections: Arc<Connections>,
+}
+
 /// The open connections by id. A connection is invisible to other principals.
 #[derive(Debug, Default)]
-pub(crate) struct Connections {
+pub(super) struct Connections {
     open: Mutex<HashMap<Box<str>, Arc<Connection>>>,
     counts: KeyedCounts<PrincipalKey>,
     /// The presence of clients that keep their names, by name.
@@ -332,14 +351,12 @@ impl Connections {
     pub(super) fn count(&self, principal: &PrincipalKey) -> Option<KeyedGuard<PrincipalKey>> {
         let now = Instant::now();
         self.open().retain(|_, connection| {
-            let is_idle = connection
-                .idle_for(now)
-                .is_some_and(|idle| idle >= IDLE_TIMEOUT)
-                || connection.is_closed();
-            if is_idle {
+            let idle = connection.idle_for(now);
+            let ends = connection.is_closed() || idle.is_some_and(|idle| idle >= IDLE_TIMEOUT);
+            if ends {
                 connection.close();
             }
-            !is_idle
+            !ends
         });
         self.counts.acquire(principal.clone(), MAX_CONNECTIONS)
     }
@@ -351,10 +368,8 @@ impl Connections {
         }
         let mut named = lock_or_abort(self.named.lock());
         named.retain(|_, presence| presence.strong_count() > 0);
-        let known = named
-            .get(&client.name)
-            .and_then(Weak::upgrade)
-            .filter(|known| !known.has_ended());
+        let known = named.get(&client.name).and_then(Weak::upgrade);
+        let known = known.filter(|known| !known.has_ended());
         let presence = known.unwrap_or_else(ClientPresence::new);
         named.insert(client.name.clone(), Arc::downgrade(&presence));
         PresentConnection::new(presence)
@@ -365,15 +380,12 @@ impl Connections {
     }
 
     pub(super) fn find(&self, id: &str, principal: &PrincipalKey) -> Option<Arc<Connection>> {
-        let found = self
-            .open()
-            .get(id)
-            .filter(|connection| connection.is_of(principal) && !connection.is_closed())
-            .cloned();
-        if let Some(connection) = &found {
-            connection.touch();
+        let found = self.open().get(id).cloned()?;
+        if found.principal != *principal || found.is_closed() {
+            return None;
         }
-        found
+        found.touch();
+        Some(found)
     }
 
     /// Removes a connection and ends its streams. Its turns continue.
@@ -391,13 +403,10 @@ impl Connections {
     ) -> Vec<serde_json::Value> {
         let session = session.to_string();
         let open = self.open();
-        let others = open
-            .values()
-            .filter(|other| other.id != except.id && !other.is_closed());
-        others
-            .filter_map(|other| other.as_peer(&session))
-            .take(max)
-            .collect()
+        let is_other = |other: &&Arc<Connection>| other.id != except.id && !other.is_closed();
+        let others = open.values().filter(is_other);
+        let peers = others.filter_map(|other| other.as_peer(&session));
+        peers.take(max).collect()
     }
 
     /// The lock for the first start of an agent.
@@ -431,10 +440,9 @@ pub(super) struct PresentConnection {
 
 impl ClientPresence {
     pub(super) fn new() -> Arc<Self> {
-        let state = watch::Sender::new(Presence::Until(Instant::now() + RECONNECT_TIMEOUT));
         Arc::new(Self {
             counts: Mutex::default(),
-            state,
+            state: watch::Sender::new(Presence::Until(Instant::now() + RECONNECT_TIMEOUT)),
         })
     }
 
@@ -469,9 +477,8 @@ impl PresentConnection {
         let mut counts = lock_or_abort(self.client.counts.lock());
         counts.streams -= 1;
         if counts.streams == 0 && !counts.has_left {
-            self.client
-                .state
-                .send_replace(Presence::Until(Instant::now() + RECONNECT_TIMEOUT));
+            let until = Presence::Until(Instant::now() + RECONNECT_TIMEOUT);
+            self.client.state.send_replace(until);
         }
     }
 
@@ -484,9 +491,8 @@ impl PresentConnection {
         counts.connections -= 1;
         if counts.connections == 0 && !may_return {
             counts.has_left = true;
-            self.client
-                .state
-                .send_replace(Presence::Until(Instant::now()));
+            let state = &self.client.state;
+            state.send_replace(Presence::Until(Instant::now()));
         }
     }
 }
@@ -527,7 +533,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn client_leaves_with_its_last_connection() {
         let client = ClientPresence::new();
-        let (first, second) = (connection(&client), connection(&client));
+        let first = connection(&client);
+        let second = connection(&client);
         for connection in [&first, &second] {
             connection.stream_opened();
         }

@@ -78,16 +78,14 @@ impl SessionDelivery {
     pub(super) async fn run(mut self, sink: &mut impl MessageSink) -> Infallible {
         let mut attachments = self.view.attachments();
         let responses = &self.view.responses;
-        let from = self.from.take();
-        let number = match &from {
-            Some(from) if *from.connection == *self.connection.id => from.response,
-            _ => responses.delivered(),
-        };
-        let mut from = from;
+        let mut from = self.from.take();
         let mut cursor = Cursor {
             at: Start::default(),
             attachment: 0,
-            response: number,
+            response: match &from {
+                Some(from) if *from.connection == *self.connection.id => from.response,
+                _ => responses.delivered(),
+            },
             responses: responses.subscribe(),
             timer: keep_alive_timer(self.keep_alive),
         };
@@ -135,11 +133,13 @@ impl SessionDelivery {
         attachments: &mut Attachments,
         sink: &mut impl MessageSink,
     ) {
-        let (session, start) = (&attached.session, cursor.at);
+        let session = &attached.session;
+        let start = cursor.at;
         let projector = Projector::new(
             session.id(),
             &self.connection.client,
-            (attached.history, attached.responses_after),
+            attached.history,
+            attached.responses_after,
         );
         cursor.attachment = attached.number;
         let mut reader = Some(session.log().reader(ReaderStart::After(start.after)));
@@ -195,15 +195,11 @@ impl SessionDelivery {
     ) -> Vec<Bytes> {
         let mut queued: Option<Box<RawValue>> = None;
         if let Some(turn) = Projector::queued_turn(event) {
-            queued = session
-                .query()
-                .prompt_blocks(turn)
-                .await
-                .unwrap_or_default();
+            let blocks = session.query().prompt_blocks(turn).await;
+            queued = blocks.unwrap_or_default();
         }
-        projector.messages(event, queued.as_deref(), |request| {
-            self.view.was_answered(request)
-        })
+        let was_answered = |request| self.view.was_answered(request);
+        projector.messages(event, queued.as_deref(), was_answered)
     }
 
     /// Adds the responses whose place the delivery has reached.
@@ -211,30 +207,23 @@ impl SessionDelivery {
         if *cursor.responses.borrow() <= cursor.response {
             return;
         }
-        while let Some((number, message)) =
-            self.view.responses.next(cursor.response, cursor.place())
-        {
+        let responses = &self.view.responses;
+        while let Some((number, message)) = responses.next(cursor.response, cursor.place()) {
             cursor.response = number;
             sink.push(&self.id(cursor), message);
         }
     }
 
     fn id(&self, cursor: &Cursor) -> String {
-        let Start { after, skip } = cursor.at;
-        let event = match self.epoch.clone() {
-            Some(epoch) => EventId {
-                epoch,
-                seq: after + 1,
-            },
+        let (epoch, seq) = match &self.epoch {
+            Some(epoch) => (epoch, cursor.at.after + 1),
             // The position before the first event.
-            None => EventId {
-                epoch: self.store_epoch.clone(),
-                seq: 0,
-            },
+            None => (&self.store_epoch, 0),
         };
+        let epoch = epoch.clone();
         let position = Position {
-            event,
-            part: skip,
+            event: EventId { epoch, seq },
+            part: cursor.at.skip,
             connection: self.connection.id.clone(),
             response: cursor.response,
         };
@@ -276,7 +265,8 @@ async fn next_item(reader: &mut Option<Reader>, session: &SessionHandle) -> Opti
 
 /// A position in the messages of a session: a place in the log, and a place among the responses that are not in
 /// the log. Text form: `<event id>.<part>/<connection>.<number>`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{event}.{part}/{connection}.{response}")]
 pub(super) struct Position {
     /// The event of the last message. All messages of earlier events were delivered.
     pub(super) event: EventId,
@@ -286,18 +276,6 @@ pub(super) struct Position {
     pub(super) connection: Box<str>,
     /// The number of the last delivered response.
     pub(super) response: u64,
-}
-
-impl std::fmt::Display for Position {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            event,
-            part,
-            connection,
-            response,
-        } = self;
-        write!(f, "{event}.{part}/{connection}.{response}")
-    }
 }
 
 /// The text is no position of this surface.
@@ -323,7 +301,8 @@ impl FromStr for Position {
 
 impl Position {
     /// The seq after which a reader of a session with this epoch continues, and the number of messages of the next event that
-    /// it skips. `None` for a position of another epoch. The position before the first event has that of the store.
+    /// it skips. `None` for a position of another epoch. The position before the first event is accepted for every
+    /// epoch, because it contains the store's epoch instead of a session's.
     pub(super) fn resume(&self, epoch: &Epoch) -> Option<(u64, usize)> {
         match self.event.seq.checked_sub(1) {
             Some(before) => (self.event.epoch == *epoch).then_some((before, self.part)),

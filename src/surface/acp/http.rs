@@ -6,46 +6,43 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
+use axum::extract::Request;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde_json::value::RawValue;
 
 use super::caller::session_of;
-use super::connection::{Connection, OpenStream};
+use super::connection::{Connection, OpenSessionStream, OpenStream};
 use super::delivery::{MessageSink, Position, SessionDelivery, deliver_responses};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id, to_ascii};
-use super::request::{Head, TransportError, json_response, parse};
-use super::session_view::{OpenSessionStream, SessionView};
+use super::request::{Head, Result, TransportError, json_response, parse, too_many};
+use super::session_view::SessionView;
 use super::socket;
-use super::state::Gateway;
-use crate::server::event_response;
+use crate::server::{BodyCharge, ConnectionPermit, event_response};
 use crate::stream::{ChunkSender, body_from};
-use crate::surface::http::{BodyLimit, has_media_type, read_body};
-use base::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
+use crate::surface::http::{BodyLimit, ascii, has_media_type, header_texts, read_body};
 use events::event::write_block;
+use wire::acp::headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
 use wire::acp::method;
 use wire::jsonrpc::Message;
 
-pub(super) async fn post(
-    State(gateway): State<Gateway>,
-    request: Request,
-) -> Result<Response, TransportError> {
+pub(super) async fn post(head: Head, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
-    let head = Head::of(&gateway, &parts)?;
     if !has_media_type(&parts.headers, &["application/json"]) {
         let detail = "the body must be application/json";
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(TransportError::new(status, detail));
     }
-    let limits = &gateway.limits;
-    let max = BodyLimit::of_key(limits.max_prompt_bytes, "server.max_prompt_bytes");
-    let body = read_body(&parts, body, max, limits.body_timeout).await?;
-    let message = parse(&body, limits.max_json_depth)?;
+    let limits = &head.gateway.limits;
+    let max = BodyLimit::of_key(limits.sessions.max_prompt_bytes, "server.max_prompt_bytes");
+    let body = read_body(&parts, body, max, limits.http.body_timeout).await?;
+    let message = parse(&body)?;
     if let Message::Request { id, method, params } = &message
         && **method == *method::INITIALIZE
     {
@@ -58,7 +55,7 @@ pub(super) async fn post(
 }
 
 /// Checks that the optional header `Acp-Session-Id` names the session of the message.
-fn check_session(head: &Head, message: &Message) -> Result<(), TransportError> {
+fn check_session(head: &Head, message: &Message) -> Result<()> {
     let (Message::Request { params, .. } | Message::Notification { params, .. }) = message else {
         return Ok(());
     };
@@ -72,11 +69,7 @@ fn check_session(head: &Head, message: &Message) -> Result<(), TransportError> {
     Err(TransportError::bad_request(detail))
 }
 
-async fn initialize(
-    head: &Head,
-    id: &RawValue,
-    params: &RawValue,
-) -> Result<Response, TransportError> {
+async fn initialize(head: &Head, id: &RawValue, params: &RawValue) -> Result<Response> {
     if head.header(&CONNECTION_ID)?.is_some() {
         let detail =
             "this connection is initialized already: omit Acp-Connection-Id to open another one";
@@ -86,26 +79,13 @@ async fn initialize(
         let detail = "the id must be a string, a number or null";
         return Err(TransportError::bad_request(detail));
     }
-    let principal = head
-        .admission
-        .principal()
-        .ok_or_else(TransportError::unknown_connection)?;
-    let id_of_connection = head.gateway.ids.uuid().to_string().into();
-    let agent = head.agent.as_deref();
-    let opened = open_connection(
-        &head.gateway,
-        principal,
-        agent,
-        params,
-        id_of_connection,
-        None,
-    );
+    let connection_id = head.gateway.ids.uuid().to_string().into();
+    let opened = open_connection(head, params, connection_id, None);
     Ok(match opened.await {
         Ok((connection, result)) => {
-            let mut response = json_response(StatusCode::OK, message::response(id, Ok(&result)));
-            let value = HeaderValue::try_from(&*connection.id).expect("a UUID is plain ASCII");
-            response.headers_mut().insert(CONNECTION_ID, value);
-            response
+            let id_header = [(CONNECTION_ID, ascii(&*connection.id))];
+            let response = json_response(StatusCode::OK, message::response(id, Ok(&result)));
+            (id_header, response).into_response()
         }
         // The clients read the error from the body. Without the header, there is no connection.
         Err(failure) => json_response(StatusCode::OK, message::response(id, Err(&failure))),
@@ -113,68 +93,50 @@ async fn initialize(
 }
 
 pub(super) async fn get(
-    State(gateway): State<Gateway>,
-    request: Request,
-) -> Result<Response, TransportError> {
-    let (mut parts, _) = request.into_parts();
-    let head = Head::of(&gateway, &parts)?;
-    if parts.headers.contains_key(header::UPGRADE)
-        || parts.headers.contains_key(header::SEC_WEBSOCKET_KEY)
-    {
-        let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &gateway).await;
+    head: Head,
+    permit: Option<Extension<ConnectionPermit>>,
+    charge: Option<Extension<Arc<BodyCharge>>>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response> {
+    let headers = &head.headers;
+    if headers.contains_key(header::UPGRADE) || headers.contains_key(header::SEC_WEBSOCKET_KEY) {
         let upgrade =
             upgrade.map_err(|error| TransportError::new(error.status(), error.body_text()))?;
-        return socket::open(head, &parts, upgrade);
+        return socket::open(head, permit, charge, upgrade);
     }
-    if !accepts_events(&parts.headers) {
+    if !accepts_events(headers) {
         let detail = "Accept must allow text/event-stream";
         return Err(TransportError::new(StatusCode::NOT_ACCEPTABLE, detail));
     }
     let connection = head.connection()?;
     let session = head.header(&SESSION_ID)?.map(str::to_owned);
     let last = head.header(&LAST_EVENT_ID)?.map(str::to_owned);
-    stream(&head, connection, session, last)
+    stream(head, connection, session, last)
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {
-    let mut accepted = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    accepted.any(|value| {
-        let mut ranges = value
-            .split(',')
-            .map(|range| range.split(';').next().unwrap_or_default().trim());
-        ranges.any(|range| range.eq_ignore_ascii_case("text/event-stream"))
+    let accepted = header_texts(headers, header::ACCEPT);
+    accepted.flat_map(|value| value.split(',')).any(|range| {
+        let media_type = range.split(';').next().unwrap_or_default();
+        media_type.trim().eq_ignore_ascii_case("text/event-stream")
     })
 }
 
 fn stream(
-    head: &Head,
+    head: Head,
     connection: Arc<Connection>,
     session: Option<String>,
     last: Option<String>,
-) -> Result<Response, TransportError> {
-    let gateway = head.gateway.clone();
-    let principal = head
-        .admission
-        .principal()
-        .ok_or_else(TransportError::unknown_connection)?;
-    let guard = gateway
-        .streams()
-        .acquire(principal)
-        .map_err(|limit| TransportError::new(StatusCode::TOO_MANY_REQUESTS, limit.to_string()))?;
+) -> Result<Response> {
+    let guard = head.stream_guard()?;
     let open = OpenStream::new(&connection);
-    let admission = Arc::clone(&head.admission);
-    let keep_alive = gateway.limits.keep_alive_interval;
-    let too_many = |error: String| TransportError::new(StatusCode::TOO_MANY_REQUESTS, error);
-    let view = match &session {
-        Some(session) => {
-            let view = connection.view_for_stream(session);
-            Some(view.map_err(|error| too_many(error.to_string()))?)
-        }
-        None => None,
-    };
+    let Head { gateway, by, .. } = head;
+    let keep_alive = gateway.limits.stream.keep_alive_interval;
+    let view = session.as_ref().map(|session| {
+        let view = connection.view_for_stream(session);
+        view.map_err(|limit| too_many(&limit))
+    });
+    let view = view.transpose()?;
     let ended = view.clone();
     let body = move |out: ChunkSender| async move {
         let mut sink = EventSink {
@@ -183,24 +145,17 @@ fn stream(
         };
         let deliver = async {
             if let (Some(view), Some(session)) = (view, session) {
-                let _released = ReleaseView {
-                    connection: Arc::clone(&connection),
-                    session,
-                };
-                let _open = OpenSessionStream::new(&view);
+                let _open = OpenSessionStream::new(&connection, session, &view);
                 let from = last.and_then(|last| last.parse::<Position>().ok());
-                let connection = Arc::clone(&connection);
-                let store_epoch = gateway.epoch();
-                SessionDelivery {
-                    connection,
+                let delivery = SessionDelivery {
+                    connection: Arc::clone(&connection),
                     view,
                     epoch: None,
-                    store_epoch,
+                    store_epoch: gateway.epoch(),
                     from,
                     keep_alive,
-                }
-                .run(&mut sink)
-                .await
+                };
+                delivery.run(&mut sink).await
             } else {
                 // An id of an earlier connection is ignored: this stream has only responses of its own connection.
                 let last = last.and_then(|last| {
@@ -214,15 +169,13 @@ fn stream(
             never = deliver => match never {},
             () = connection.wait_closed() => {}
             () = wait_ended(ended.as_deref()) => {}
-            () = admission.wait_key_ended() => {}
+            () = by.admission().wait_key_ended() => {}
             () = gateway.shutdown.closing_started() => {}
         }
         drop((open, guard));
     };
-    Ok(event_response(
-        "text/event-stream",
-        Body::new(body_from(body)),
-    ))
+    let body = Body::new(body_from(body));
+    Ok(event_response("text/event-stream", body))
 }
 
 /// Waits until the client detaches from the session. The stream of a connection waits for ever.
@@ -230,18 +183,6 @@ async fn wait_ended(view: Option<&SessionView>) {
     match view {
         Some(view) => view.wait_ended().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Forgets a session that no request has attached when its stream ends.
-struct ReleaseView {
-    connection: Arc<Connection>,
-    session: String,
-}
-
-impl Drop for ReleaseView {
-    fn drop(&mut self) {
-        self.connection.release_view(&self.session);
     }
 }
 
@@ -267,13 +208,9 @@ impl MessageSink for EventSink {
 }
 
 /// Ends a connection. Its turns continue.
-pub(super) async fn delete(
-    State(gateway): State<Gateway>,
-    request: Request,
-) -> Result<StatusCode, TransportError> {
-    let (parts, _) = request.into_parts();
-    let connection = Head::of(&gateway, &parts)?.connection()?;
+pub(super) async fn delete(head: Head) -> Result<StatusCode> {
+    let connection = head.connection()?;
     connection.leave();
-    gateway.acp().remove(&connection);
+    head.gateway.connections.remove(&connection);
     Ok(StatusCode::ACCEPTED)
 }

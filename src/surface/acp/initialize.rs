@@ -7,15 +7,14 @@ use serde_json::value::RawValue;
 use strum::VariantNames as _;
 use tokio::sync::mpsc;
 
-use super::attach::asks_for_attach;
-use super::client::{Capabilities, Client, ClientInfo, META, Role, chosen_name};
-use super::connection::{Connection, MAX_CONNECTIONS};
-use super::message::{Failure, raw};
+use super::client::{Capabilities, Client, ClientInfo, META, OwnMeta, Role};
+use super::connection::{Connection, Gateway, MAX_CONNECTIONS};
+use super::message::{Failure, Result, raw};
+use super::request::Head;
 use super::session_view::SessionView;
-use super::state::Gateway;
 use agents::agent::AgentSpec;
 use agents::pool::Priority;
-use wire::acp::{self, AcpVersion, InitializeResult, RawObject, method};
+use wire::acp::{self, AcpVersion, InitializeResult, method};
 
 use base::types::{AgentName, Principal, Scope};
 
@@ -44,20 +43,20 @@ struct Answer<'a> {
 }
 
 pub(super) async fn open_connection(
-    gateway: &Gateway,
-    principal: &Principal,
-    agent: Option<&str>,
+    head: &Head,
     params: &RawValue,
     id: Box<str>,
     socket: Option<mpsc::Sender<Arc<SessionView>>>,
-) -> Result<(Arc<Connection>, Box<RawValue>), Failure> {
+) -> Result<(Arc<Connection>, Box<RawValue>)> {
+    let gateway = &head.gateway;
+    let principal: &Principal = &head.by;
     let params: Params<'_> = acp::parse(params)
         .map_err(|_| Failure::invalid_params("expected an integer protocolVersion"))?;
     if params.protocol_version == 0 {
         let detail = "the gateway does not speak version 0 of ACP";
         return Err(Failure::invalid_params(detail));
     }
-    let spec = find_agent(gateway, agent)?;
+    let spec = find_agent(gateway, head.agent.as_deref())?;
     let initialized = initialized(gateway, principal, &spec).await?;
     if initialized.acp_version != AcpVersion::V1 {
         let agent = &spec.name;
@@ -67,33 +66,30 @@ pub(super) async fn open_connection(
         return Err(Failure::invalid_params(detail));
     }
     let key = principal.key();
-    let counted = gateway.acp().count(&key);
+    let counted = gateway.connections.count(&key);
     let counted = counted.ok_or_else(|| {
         let detail = format!("too many connections of this principal (limit {MAX_CONNECTIONS})");
         Failure::invalid_request(detail)
     })?;
-    let chosen = chosen_name(params.meta);
+    let own = OwnMeta::parse(params.meta);
     let client = Client {
-        name: format!("{}/{}", principal.id, chosen.as_deref().unwrap_or(&id)).into(),
-        keeps_name: chosen.is_some(),
+        name: format!("{}/{}", principal.id, own.client.as_deref().unwrap_or(&id)).into(),
+        keeps_name: own.client.is_some(),
         capabilities: Capabilities::parse(params.client_capabilities),
         scopes: principal.scopes,
         info: ClientInfo::parse(params.client_info),
-        uses_attach: asks_for_attach(params.meta),
+        uses_attach: own.attach,
     };
     // With the epoch, a client can name the position before the first event of a new session.
     let epoch = gateway.epoch().to_string();
     let mut meta =
         serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
+    let mut roles: &[&str] = &[];
     if client.uses_attach {
         meta[META]["unstable"] =
             serde_json::json!([method::SESSION_ATTACH, method::SESSION_DETACH]);
+        roles = Role::VARIANTS;
     }
-    let roles: &[&str] = if client.uses_attach {
-        Role::VARIANTS
-    } else {
-        &[]
-    };
     let answer = Answer {
         protocol_version: AcpVersion::V1.number(),
         agent_capabilities: acp::served_capabilities(
@@ -103,7 +99,7 @@ pub(super) async fn open_connection(
             roles,
         ),
         agent_info: initialized.agent_info.as_deref(),
-        auth_methods: if spec.settings.terminal_auth && runs_terminal_methods(params.meta) {
+        auth_methods: if spec.settings.terminal_auth && own.terminal_sign_in {
             initialized.bridged_auth_methods()
         } else {
             initialized.client_auth_methods()
@@ -111,7 +107,7 @@ pub(super) async fn open_connection(
         meta,
     };
     let result = raw(&answer);
-    let presence = gateway.acp().present(&client);
+    let presence = gateway.connections.present(&client);
     let connection = Arc::new(Connection::new(
         id,
         client,
@@ -121,22 +117,11 @@ pub(super) async fn open_connection(
         spec.name.clone(),
         socket,
     ));
-    gateway.acp().insert(Arc::clone(&connection));
+    gateway.connections.insert(Arc::clone(&connection));
     Ok((connection, result))
 }
 
-/// Whether the client runs terminal methods with the gateway's socket for sign-ins.
-fn runs_terminal_methods(meta: Option<&RawValue>) -> bool {
-    let own = meta
-        .and_then(RawObject::parse)
-        .and_then(|meta| meta.object(META));
-    own.is_some_and(|own| {
-        own.get("terminalSignIn")
-            .is_some_and(|value| value.get() == "true")
-    })
-}
-
-fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>, Failure> {
+fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>> {
     let catalogue = gateway.catalogue.load();
     let names: Vec<&str> = catalogue.agents().map(|spec| spec.name.as_str()).collect();
     let names = names.join(", ");
@@ -160,23 +145,26 @@ async fn initialized(
     gateway: &Gateway,
     principal: &Principal,
     spec: &Arc<AgentSpec>,
-) -> Result<Arc<InitializeResult>, Failure> {
+) -> Result<Arc<InitializeResult>> {
     if let Some(initialized) = known(gateway, principal, spec) {
         return Ok(initialized);
     }
-    let (gateway, principal, spec) = (gateway.clone(), principal.clone(), Arc::clone(spec));
+    let gateway = gateway.clone();
+    let principal = principal.clone();
+    let spec = Arc::clone(spec);
     let shutdown = gateway.shutdown.clone();
     // The start continues if its client disconnects. Otherwise the next client would start another process.
     let started = shutdown.spawn_isolated(async move {
-        let lock = gateway.acp().start_lock(&principal.tenant, &spec.name);
+        let lock = gateway
+            .connections
+            .start_lock(&principal.tenant, &spec.name);
         let _starting = lock.lock().await;
         if let Some(initialized) = known(&gateway, &principal, &spec) {
             return Ok(initialized);
         }
-        let lease = gateway
-            .pool()
-            .short_lease(&spec, &principal, Priority::Reclaim)
-            .await?;
+        let pool = gateway.pool();
+        let lease = pool.short_lease(&spec, &principal, Priority::Reclaim);
+        let lease = lease.await?;
         let initialized = Arc::new(lease.initialized().clone());
         lease.release_untouched();
         Ok(initialized)
@@ -189,8 +177,6 @@ fn known(
     principal: &Principal,
     spec: &AgentSpec,
 ) -> Option<Arc<InitializeResult>> {
-    gateway
-        .pool()
-        .agent_stats(&spec.name, &principal.tenant)
-        .and_then(|(_, initialized)| initialized)
+    let stats = gateway.pool().agent_stats(&spec.name, &principal.tenant);
+    stats.and_then(|(_, initialized)| initialized)
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -66,14 +66,18 @@ pub(super) fn to_ascii(message: Bytes) -> Bytes {
 }
 
 /// A JSON-RPC error. `data` contains the problem of REST, or the `data` of the agent's error.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Failure {
-    code: i64,
+    pub(super) code: i64,
     message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
     /// The key of the client does not permit the message.
-    is_forbidden: bool,
+    #[serde(skip)]
+    pub(super) is_forbidden: bool,
 }
+
+pub(super) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
@@ -85,23 +89,13 @@ impl Failure {
         }
     }
 
-    pub(super) fn is_forbidden(&self) -> bool {
-        self.is_forbidden
-    }
-
     pub(super) fn with_code(self, code: i64) -> Self {
         Self { code, ..self }
     }
 
     pub(super) fn with_data(self, data: Box<RawValue>) -> Self {
-        Self {
-            data: Some(data),
-            ..self
-        }
-    }
-
-    pub(super) fn code(&self) -> i64 {
-        self.code
+        let data = Some(data);
+        Self { data, ..self }
     }
 
     pub(super) fn invalid_params(detail: impl Into<String>) -> Self {
@@ -133,28 +127,12 @@ impl Failure {
     }
 
     pub(super) fn from_raw_problem(problem: Option<&RawValue>) -> Self {
-        let parsed =
-            problem.and_then(|problem| serde_json::from_str::<Problem>(problem.get()).ok());
-        parsed.map_or_else(
-            || Self::new(error_code::INTERNAL, "the turn failed"),
-            Self::from,
-        )
+        let problem: Option<Problem> =
+            problem.and_then(|problem| serde_json::from_str(problem.get()).ok());
+        let unknown = || Self::new(error_code::INTERNAL, "the turn failed");
+        problem.map_or_else(unknown, Self::from)
     }
-}
 
-/// Returns the beginning of a text of the client, so that errors stay small.
-fn shortened(text: &str) -> &str {
-    const MAX_BYTES: usize = 128;
-    &text[..text.floor_char_boundary(MAX_BYTES)]
-}
-
-impl From<TooManySessions> for Failure {
-    fn from(error: TooManySessions) -> Self {
-        Self::invalid_request(error.to_string())
-    }
-}
-
-impl Failure {
     /// An error of the agent keeps its code, message and data.
     fn of_problem(problem: Problem) -> Self {
         let is_forbidden = problem.code == ProblemCode::Forbidden;
@@ -172,6 +150,18 @@ impl Failure {
                 is_forbidden,
             },
         }
+    }
+}
+
+/// Returns the beginning of a text of the client, so that errors stay small.
+fn shortened(text: &str) -> &str {
+    const MAX_BYTES: usize = 128;
+    &text[..text.floor_char_boundary(MAX_BYTES)]
+}
+
+impl From<TooManySessions> for Failure {
+    fn from(error: TooManySessions) -> Self {
+        Self::invalid_request(error.to_string())
     }
 }
 
@@ -198,24 +188,6 @@ fn code_of(code: ProblemCode) -> i64 {
         | ProblemCode::TooLarge
         | ProblemCode::Forbidden => error_code::INVALID_PARAMS,
         _ => error_code::INTERNAL,
-    }
-}
-
-impl Serialize for Failure {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Object<'a> {
-            code: i64,
-            message: &'a str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            data: Option<&'a RawValue>,
-        }
-        Object {
-            code: self.code,
-            message: &self.message,
-            data: self.data.as_deref(),
-        }
-        .serialize(serializer)
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -14,17 +13,17 @@ use serde_json::value::RawValue;
 
 use super::caller::{Caller, Outcome, session_of, trace_of};
 use super::client::META;
-use super::message::{self, Failure, raw};
+use super::message::{self, Failure, Result, raw};
 use super::projector::Projector;
 use super::session_view::{Attached, Place, SessionView, Start};
 use crate::surface::http::{call_sign_in, json};
+use agents::agent::client_input_policy::check_meta;
 use agents::pool::Priority;
 use base::types::Scope;
 use events::api::{CreateSession, McpServer, RequestedContext, Session, SessionState};
 use events::event::EventRef;
 use sessions::session::{ClientCall, InputError, ListQuery, SessionHandle};
 use wire::acp::auth::AuthMethod;
-use wire::acp::client_input_policy::check_meta;
 use wire::acp::{self, method};
 
 /// The maximum number of sessions on a page of `session/list`.
@@ -61,16 +60,6 @@ pub(super) enum Begin {
     History,
     /// After the last event (`session/resume`).
     Tail,
-}
-
-pub(super) struct Restoring {
-    pub(super) session: SessionHandle,
-    pub(super) view: Arc<SessionView>,
-    pub(super) last: u64,
-    pub(super) begin: Begin,
-    pub(super) result: Box<RawValue>,
-    /// The open requests of the agent, which follow the response.
-    pub(super) requests: Vec<Bytes>,
 }
 
 impl Caller {
@@ -110,24 +99,19 @@ impl Caller {
     async fn new_session(&self, id: &RawValue, params: &RawValue) -> Outcome {
         self.require(Scope::Prompt)?;
         let key = self.idempotency_key(id, method::SESSION_NEW, params);
-        let NewSession {
-            cwd,
-            mcp_servers,
-            additional_directories,
-            meta,
-        } = parse(params)?;
-        let trace = trace_of(meta.as_deref());
+        let new: NewSession = parse(params)?;
+        let trace = trace_of(new.meta.as_deref());
         let request = CreateSession {
-            cwd: Some(cwd).filter(|cwd| !cwd.is_empty()),
-            mcp_servers,
-            additional_directories,
-            meta,
+            cwd: Some(new.cwd).filter(|cwd| !cwd.is_empty()),
+            mcp_servers: new.mcp_servers,
+            additional_directories: new.additional_directories,
+            meta: new.meta,
             ..CreateSession::of(self.connection.agent.clone())
         };
         self.require_room()?;
         let created = self
             .sessions
-            .create(self.principal(), request, key, trace)
+            .create(&self.by, request, None, key, trace)
             .await?;
         self.follow_new(created.response).await
     }
@@ -138,26 +122,22 @@ impl Caller {
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let parent = self.open(&params.session_id).await?;
         self.require_room()?;
-        let servers = self.brought_servers(params.mcp_servers)?;
+        let servers = self.client_servers(params.mcp_servers)?;
         let trace = trace_of(params.meta);
-        let forked = self
-            .sessions
-            .fork(self.principal(), &parent, &servers, key, trace)
-            .await?;
-        self.follow_new(forked.response).await
+        let forked = self.sessions.fork(&self.by, &parent, &servers, key, trace);
+        self.follow_new(forked.await?.response).await
     }
 
     /// The MCP servers that a client brings for an existing session. Without the scope `mcp`, the session keeps its servers.
-    fn brought_servers(&self, servers: Option<&RawValue>) -> Result<Vec<McpServer>, Failure> {
-        let may_bring = self.principal().scopes.contains(Scope::Mcp);
+    fn client_servers(&self, servers: Option<&RawValue>) -> Result<Vec<McpServer>> {
         match servers {
-            Some(servers) if may_bring => parse(servers),
+            Some(servers) if self.by.scopes.contains(Scope::Mcp) => parse(servers),
             _ => Ok(Vec::new()),
         }
     }
 
     /// The client follows a new session at once, so it must be able to read it.
-    fn require_room(&self) -> Result<(), Failure> {
+    fn require_room(&self) -> Result<()> {
         self.require(Scope::Read)?;
         Ok(self.connection.check_room()?)
     }
@@ -168,27 +148,26 @@ impl Caller {
         let session = self.open(&id).await?;
         let result = attached_result(&session).await?;
         let view = self.connection.view_for_request(&id)?;
-        let (start, number) = (Start::default(), view.next_number());
         view.attach(Attached {
             session,
-            start,
+            start: Start::default(),
             history: 0,
             responses_after: 0,
-            number,
+            number: view.next_number(),
         });
         Ok(result.unwrap_or_else(|| raw(&json!({ "sessionId": id }))))
     }
 
     /// Loads or resumes a session of the gateway. Responds itself if it succeeds.
-    async fn restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Result<(), Failure> {
+    async fn restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Result<()> {
         self.require(Scope::Read)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
-        let servers = self.brought_servers(params.mcp_servers)?;
+        let servers = self.client_servers(params.mcp_servers)?;
         if !servers.is_empty() {
             self.check_controller(&params.session_id)?;
         }
-        session.bring_servers(self.principal(), &servers).await?;
+        session.bring_servers(&self.by, &servers).await?;
         let mut snapshot = session.snapshot().await?;
         if snapshot.state == SessionState::Closed {
             self.check_controller(&params.session_id)?;
@@ -207,29 +186,22 @@ impl Caller {
             self.open_requests(&snapshot)
         };
         let last = snapshot.last_event_id.seq;
-        self.follow(
-            id,
-            Restoring {
-                session,
-                view,
-                last,
-                begin,
-                result,
-                requests,
-            },
-        );
+        self.follow(id, session, &view, last, begin, &result, requests);
         Ok(())
     }
 
-    pub(super) fn follow(&self, id: &RawValue, restoring: Restoring) {
-        let Restoring {
-            session,
-            view,
-            last,
-            begin,
-            result,
-            requests,
-        } = restoring;
+    /// Responds with `result`, and delivers the session to the client. `last`: the event that the result reflects.
+    /// `requests`: the open requests of the agent, which follow the response.
+    pub(super) fn follow(
+        &self,
+        id: &RawValue,
+        session: SessionHandle,
+        view: &SessionView,
+        last: u64,
+        begin: Begin,
+        result: &RawValue,
+        requests: Vec<Bytes>,
+    ) {
         let delivered = view.delivered_event();
         // A client that follows the session already keeps its place: its stream continues.
         let continues = begin == Begin::Tail && delivered.is_some();
@@ -243,8 +215,8 @@ impl Caller {
                 event: last,
             }
         };
-        self.connection
-            .respond(Some(&view), follows, message::response(id, Ok(&result)));
+        let response = message::response(id, Ok(result));
+        self.connection.respond(Some(view), follows, response);
         for request in requests {
             // They belong to the session, whose stream may open later.
             if view.responses.push(follows, request).is_err() {
@@ -272,11 +244,11 @@ impl Caller {
     /// start of its messages, or in its history.
     pub(super) fn open_requests(&self, snapshot: &Session) -> Vec<Bytes> {
         let client = &self.connection.client;
-        let projector = Projector::new(snapshot.session_id, client, (0, 0));
+        let projector = Projector::new(snapshot.session_id, client, 0, 0);
         let open = snapshot.requests.iter();
         open.filter_map(|open| {
-            let id = (open.request_id, open.acp_client.as_deref());
-            projector.agent_request(id, &open.method, &open.params)
+            let only = open.acp_client.as_deref();
+            projector.agent_request(open.request_id, only, &open.method, &open.params)
         })
         .collect()
     }
@@ -289,15 +261,14 @@ impl Caller {
         }
         self.require(Scope::Read)?;
         let Params { cwd, cursor } = parse(&acp::null_to_empty(params))?;
-        let agent = Some(self.connection.agent.clone());
         let query = ListQuery {
-            agent,
+            agent: Some(self.connection.agent.clone()),
             cwd,
             cursor,
             limit: PAGE_SESSIONS,
             ..ListQuery::default()
         };
-        let page = self.sessions.list(self.principal(), &query).await?;
+        let page = self.sessions.list(&self.by, &query).await?;
         let sessions = page.sessions.into_iter().map(|session| {
             json!({
                 "sessionId": session.session_id, "cwd": session.cwd, "title": session.title,
@@ -305,16 +276,16 @@ impl Caller {
             })
         });
         let sessions: Vec<_> = sessions.collect();
-        let page = json!({ "sessions": sessions, "nextCursor": page.next_cursor });
-        Ok(raw(&page))
+        Ok(raw(
+            &json!({ "sessions": sessions, "nextCursor": page.next_cursor }),
+        ))
     }
 
     async fn close(&self, params: &RawValue) -> Outcome {
         self.require(Scope::Prompt)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
-        let trace = trace_of(params.meta);
-        session.close(self.principal(), trace).await?;
+        session.close(&self.by, trace_of(params.meta)).await?;
         Ok(acp::empty_result())
     }
 
@@ -323,7 +294,7 @@ impl Caller {
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
         let trace = trace_of(params.meta);
-        session.delete(self.principal(), None, trace).await?;
+        session.delete(&self.by, None, trace).await?;
         self.connection.remove_view(&params.session_id);
         Ok(acp::empty_result())
     }
@@ -347,10 +318,8 @@ impl Caller {
             check_meta(&spec.settings, meta)
                 .map_err(|denied| InputError::from_policy(&denied, ""))?;
         }
-        let lease = self
-            .pool()
-            .short_lease(&spec, self.principal(), Priority::Reclaim)
-            .await?;
+        let lease = self.pool().short_lease(&spec, &self.by, Priority::Reclaim);
+        let lease = lease.await?;
         match lease.initialized().auth_method(&method_id) {
             Ok(AuthMethod::Agent) => {}
             Ok(AuthMethod::Terminal(_)) => {
@@ -360,9 +329,17 @@ impl Caller {
             }
             Err(error) => return Err(Failure::invalid_params(format!("methodId: {error}"))),
         }
-        let by = (self.principal(), &self.author());
-        let method = (method_id, meta.as_deref());
-        call_sign_in(&self.gateway, by, &spec, lease, method, trace.as_ref()).await?;
+        let trace = trace.as_ref();
+        call_sign_in(
+            &self.gateway,
+            &self.by,
+            &spec,
+            lease,
+            method_id,
+            meta.as_deref(),
+            trace,
+        )
+        .await?;
         Ok(acp::empty_result())
     }
 
@@ -387,7 +364,7 @@ impl Caller {
             method::SESSION_SET_MODE => {
                 let Mode { mode_id } = parse(&params)?;
                 let call = ClientCall::Mode(mode_id);
-                session.call(self.principal(), call, trace).await?;
+                session.call(&self.by, call, trace).await?;
                 Ok(acp::empty_result())
             }
             method::SESSION_SET_CONFIG_OPTION => {
@@ -399,7 +376,7 @@ impl Caller {
                     option: config_id,
                     value,
                 };
-                let options = session.call(self.principal(), call, trace).await?;
+                let options = session.call(&self.by, call, trace).await?;
                 Ok(raw(&BTreeMap::from([("configOptions", options)])))
             }
             _ => {
@@ -408,17 +385,13 @@ impl Caller {
                     params,
                     notify: false,
                 };
-                Ok(session.call(self.principal(), call, trace).await?)
+                Ok(session.call(&self.by, call, trace).await?)
             }
         }
     }
 
     /// Passes a notification to the agent, if the agent's entry lists its method.
-    pub(super) async fn notify_agent(
-        &self,
-        method: &str,
-        params: &RawValue,
-    ) -> Result<(), Failure> {
+    pub(super) async fn notify_agent(&self, method: &str, params: &RawValue) -> Result<()> {
         self.require(Scope::Approve)?;
         let id = session_of(params).ok_or_else(|| Failure::method_not_found(method))?;
         let call = ClientCall::Rpc {
@@ -427,7 +400,7 @@ impl Caller {
             notify: true,
         };
         let session = self.open(&id).await?;
-        session.call(self.principal(), call, None).await?;
+        session.call(&self.by, call, None).await?;
         Ok(())
     }
 }
@@ -435,40 +408,32 @@ impl Caller {
 pub(super) fn restored(snapshot: &Session) -> BTreeMap<&'static str, Box<RawValue>> {
     // The Python SDK opens the stream of a session when a result names the session.
     let mut result = BTreeMap::from([("sessionId", raw(&snapshot.session_id))]);
-    for (name, value) in [
-        ("modes", &snapshot.modes),
-        ("configOptions", &snapshot.config_options),
-    ] {
-        result.extend(value.as_ref().map(|value| (name, value.to_owned())));
-    }
-    let last_event_id = snapshot.last_event_id.to_string();
-    let meta = json!({ META: { "lastEventId": last_event_id } });
+    result.extend(snapshot.modes.clone().map(|modes| ("modes", modes)));
+    let options = snapshot.config_options.clone();
+    result.extend(options.map(|options| ("configOptions", options)));
+    let meta = json!({ META: { "lastEventId": snapshot.last_event_id.to_string() } });
     result.insert("_meta", raw(&meta));
     result
 }
 
 /// The agent's result for a new session, from the event of its first process.
-async fn attached_result(session: &SessionHandle) -> Result<Option<Box<RawValue>>, Failure> {
+async fn attached_result(session: &SessionHandle) -> Result<Option<Box<RawValue>>> {
     /// The size of the part of the log that is read. `session.attached` is one of the first events.
     const READ_BYTES: usize = 64 << 10;
-    let runs = session
-        .log()
-        .read(0, READ_BYTES)
-        .await
-        .map_err(|_| Failure::internal())?;
+    let runs = session.log().read(0, READ_BYTES).await;
+    let runs = runs.map_err(|_| Failure::internal())?;
     let attached = |event: &EventRef<'_>| event.kind() == "session.attached";
     let event = runs.iter().find_map(|run| run.events().find(attached));
-    let result = event
-        .and_then(|event| event.payload()?.result)
-        .map(ToOwned::to_owned);
-    Ok(result.filter(|result| acp::has_session_id(result)))
+    let result = event.and_then(|event| event.payload()?.result);
+    let result = result.filter(|result| acp::has_session_id(result));
+    Ok(result.map(ToOwned::to_owned))
 }
 
-fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Failure> {
+fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T> {
     parse_borrowed(params)
 }
 
 /// Parses params. Errors have no values of the client.
-pub(super) fn parse_borrowed<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, Failure> {
+pub(super) fn parse_borrowed<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T> {
     json::read(params.get().as_bytes()).map_err(|error| Failure::invalid_params(error.to_string()))
 }

@@ -24,7 +24,8 @@ mod projector;
 mod request;
 mod session_view;
 mod socket;
-mod state;
+
+use std::sync::Arc;
 
 use ::http::StatusCode;
 use axum::Router;
@@ -34,13 +35,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use self::connection::Gateway;
 use self::request::TransportError;
-use self::state::Gateway;
 use crate::surface::http as shared;
 
 /// The routes, with their own admission and error format.
 pub(super) fn router(shared: &shared::Gateway) -> Router<shared::Gateway> {
-    let gateway = Gateway::new(shared.clone());
+    let gateway = Gateway {
+        shared: shared.clone(),
+        connections: Arc::default(),
+    };
     let route = get(http::get).post(http::post).delete(http::delete);
     Router::new()
         .route("/acp", route.clone().fallback(method_not_allowed))
@@ -60,7 +64,7 @@ async fn method_not_allowed() -> TransportError {
 /// Admits the request, or responds with the reason why it is not admitted.
 async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match gateway.requests().admit(&mut parts) {
+    match gateway.requests.admit(&mut parts) {
         Ok(None) => next.run(Request::from_parts(parts, body)).await,
         Ok(Some(response)) => response,
         Err(error) => TransportError::from(error).into_response(),

@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 
 use super::client::{Client, META, Role};
 use super::message::{self, Failure, raw};
-use base::types::{CancelCause, PromptId, RequestId, SessionId};
+use base::types::{PromptId, RequestId, SessionId};
+use events::api::CancelCause;
 use events::event::{EventRef, Payload};
 use wire::acp::{RawObject, RequestKind, method, selected_option};
 
@@ -70,7 +71,8 @@ impl<'a> Projector<'a> {
     pub(super) fn new(
         session: SessionId,
         client: &'a Client,
-        (history, responses_after): (u64, u64),
+        history: u64,
+        responses_after: u64,
     ) -> Self {
         Self {
             session,
@@ -127,7 +129,9 @@ impl<'a> Projector<'a> {
 
     /// An update of the agent. Updates of child sessions have the child's id.
     fn update(&self, payload: &Payload<'_>) -> Option<Bytes> {
-        let update = payload.update.filter(|_| !payload.echo)?;
+        if payload.echo {
+            return None;
+        }
         let session = match &payload.subagent {
             Some(_) if !self.client.capabilities.subagents => return None,
             Some(child) => child.to_string(),
@@ -135,7 +139,7 @@ impl<'a> Projector<'a> {
         };
         let params = raw(&UpdateParams {
             session_id: &session,
-            update,
+            update: payload.update?,
             meta: payload.meta,
         });
         Some(with_more(method::SESSION_UPDATE, params, payload.more))
@@ -159,13 +163,12 @@ impl<'a> Projector<'a> {
         queued: Option<&RawValue>,
         is_history: bool,
     ) -> Vec<Bytes> {
-        let Some(prompt) = payload
-            .prompt
-            .or(queued)
-            .filter(|_| is_history || !self.is_own(payload))
-        else {
+        let Some(prompt) = payload.prompt.or(queued) else {
             return Vec::new();
         };
+        if !is_history && self.is_own(payload) {
+            return Vec::new();
+        }
         if self.client.uses_attach && !is_history {
             let update = DraftUpdate::prompt_received(payload, prompt);
             return vec![self.own_update(&update, None)];
@@ -173,27 +176,29 @@ impl<'a> Projector<'a> {
         let blocks: Vec<&RawValue> = serde_json::from_str(prompt.get()).unwrap_or_default();
         let author = payload.by.as_deref().unwrap_or_default();
         let meta = raw(&serde_json::json!({ META: { "by": author } }));
-        blocks
-            .into_iter()
-            .map(|content| self.own_update(OwnUpdate::UserMessageChunk { content }, Some(&meta)))
-            .collect()
+        let chunks = blocks.into_iter().map(|content| {
+            let chunk = OwnUpdate::UserMessageChunk { content };
+            self.own_update(chunk, Some(&meta))
+        });
+        chunks.collect()
     }
 
     /// Whether the client itself has sent the prompt.
     fn is_own(&self, payload: &Payload<'_>) -> bool {
-        payload
-            .acp_request
-            .as_ref()
-            .is_some_and(|request| request.client == self.client.name)
+        let request = payload.acp_request.as_ref();
+        request.is_some_and(|request| request.client == self.client.name)
     }
 
     /// The end of a turn: the response to the client's own prompt. For the turns of others, the draft has an update.
     fn turn_end(&self, seq: u64, payload: &Payload<'_>) -> Option<Bytes> {
         if self.is_own(payload) {
-            return Self::response(payload).filter(|_| seq > self.responses_after);
+            let is_due = seq > self.responses_after;
+            return is_due.then(|| Self::response(payload)).flatten();
         }
-        let update = DraftUpdate::turn_complete(payload)
-            .filter(|_| self.client.uses_attach && seq > self.history)?;
+        if !self.client.uses_attach || seq <= self.history {
+            return None;
+        }
+        let update = DraftUpdate::turn_complete(payload)?;
         let meta = payload.cancel_cause.map(meta_of);
         Some(self.own_update(&update, meta.as_deref()))
     }
@@ -208,18 +213,16 @@ impl<'a> Projector<'a> {
     }
 
     fn request(&self, payload: &Payload<'_>) -> Option<Bytes> {
-        let (id, method, params) = (
-            payload.request_id?,
-            payload.method.as_deref()?,
-            payload.params?,
-        );
-        self.agent_request((id, payload.acp_client.as_deref()), method, params)
+        let only = payload.acp_client.as_deref();
+        let method = payload.method.as_deref()?;
+        self.agent_request(payload.request_id?, only, method, payload.params?)
     }
 
     /// A request of the agent, if the client can answer it. `only`: the client that alone can answer.
     pub(super) fn agent_request(
         &self,
-        (id, only): (RequestId, Option<&str>),
+        id: RequestId,
+        only: Option<&str>,
         method: &str,
         params: &RawValue,
     ) -> Option<Bytes> {
@@ -242,41 +245,41 @@ impl<'a> Projector<'a> {
         if payload.request_id.is_some_and(was_answered) {
             return Vec::new();
         }
-        let draft = DraftUpdate::permission_resolved(payload).filter(|_| self.client.uses_attach);
-        let draft = draft.map(|update| self.own_update(&update, None));
-        let messages = draft.into_iter().chain(self.cancellation(payload));
-        messages.collect()
+        let mut messages = Vec::new();
+        if self.client.uses_attach {
+            let draft = DraftUpdate::permission_resolved(payload);
+            messages.extend(draft.map(|update| self.own_update(&update, None)));
+        }
+        messages.extend(self.cancellation(payload));
+        messages
     }
 
     /// `$/cancel_request` for a request that has ended without the client's answer.
     fn cancellation(&self, payload: &Payload<'_>) -> Option<Bytes> {
-        let (id, method) = (payload.request_id?, payload.method.as_deref()?);
-        self.answers(method, payload.acp_client.as_deref())
-            .then(|| {
-                let params = serde_json::json!({ "requestId": request_id(self.session, id) });
-                message::notification(method::CANCEL_REQUEST, &params)
-            })
+        let id = request_id(self.session, payload.request_id?);
+        let method = payload.method.as_deref()?;
+        let answers = self.answers(method, payload.acp_client.as_deref());
+        answers.then(|| {
+            let params = serde_json::json!({ "requestId": id });
+            message::notification(method::CANCEL_REQUEST, &params)
+        })
     }
 
     fn changes(&self, event: &EventRef<'_>) -> Vec<Bytes> {
         let Some(changed) = event.changed_members() else {
             return Vec::new();
         };
+        let mode = changed.current_mode_id;
+        let options = changed.config_options;
+        let title = changed.title;
         let updates = [
-            changed
-                .current_mode_id
-                .map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id }),
-            changed
-                .config_options
-                .map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options }),
-            changed
-                .title
-                .map(|title| OwnUpdate::SessionInfoUpdate { title }),
+            mode.map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id }),
+            options.map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options }),
+            title.map(|title| OwnUpdate::SessionInfoUpdate { title }),
         ];
         let updates = updates.into_iter().flatten();
-        updates
-            .map(|update| self.own_update(update, None))
-            .collect()
+        let messages = updates.map(|update| self.own_update(update, None));
+        messages.collect()
     }
 
     fn notification(kind: &str, payload: &Payload<'_>) -> Option<Bytes> {
@@ -284,13 +287,10 @@ impl<'a> Projector<'a> {
             let params = payload.params.unwrap_or(RawValue::NULL);
             return Some(message::notification(payload.method.as_deref()?, params));
         }
-        let params =
-            raw(&serde_json::json!({ "elicitationId": payload.elicitation_id.as_deref()? }));
-        Some(with_more(
-            method::ELICITATION_COMPLETE,
-            params,
-            payload.more,
-        ))
+        let id = payload.elicitation_id.as_deref()?;
+        let params = raw(&serde_json::json!({ "elicitationId": id }));
+        let method = method::ELICITATION_COMPLETE;
+        Some(with_more(method, params, payload.more))
     }
 }
 
@@ -404,9 +404,9 @@ fn with_more(method: &str, params: Box<RawValue>, more: Option<&RawValue>) -> By
 
 /// The members of two objects that are not empty.
 fn join(first: &RawValue, second: &RawValue) -> Box<RawValue> {
-    let (first, second) = (first.get(), second.get());
-    RawValue::from_string(format!("{},{}", &first[..first.len() - 1], &second[1..]))
-        .expect("the members of two objects are an object")
+    let first = first.get().strip_suffix('}').unwrap_or_default();
+    let joined = format!("{first},{}", &second.get()[1..]);
+    RawValue::from_string(joined).expect("the members of two objects are an object")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
@@ -9,15 +10,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
 use super::caller::Caller;
-use super::connection::Connection;
-use super::message;
-use super::message::Failure;
-use super::state::Gateway;
-use crate::auth::{Admission, AdmissionError, INVALID_TOKEN};
+use super::connection::{Connection, Gateway};
+use super::message::{self, Failure};
+use crate::auth::{AdmissionError, INVALID_TOKEN};
 use crate::server::{AdmitError, BodyMemoryFull};
+use crate::stream::StreamGuard;
 use crate::surface::http::{Authorized, BodyError, HasKey};
-use base::types::acp_headers::CONNECTION_ID;
 use wire::acp::error_code;
+use wire::acp::headers::CONNECTION_ID;
 use wire::jsonrpc::{self, Message};
 
 /// An error of the transport: a status, and a JSON-RPC error without an id as the body.
@@ -49,26 +49,20 @@ impl TransportError {
         }
     }
 
-    pub(super) fn unknown_connection() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "this connection does not exist any more: send initialize again",
-        )
-    }
-
     pub(super) fn message(&self) -> Bytes {
         message::response(RawValue::NULL, Err(&self.failure))
     }
 }
 
+pub(super) type Result<T, E = TransportError> = std::result::Result<T, E>;
+
 impl IntoResponse for TransportError {
     fn into_response(self) -> Response {
         let mut response = json_response(self.status, self.message());
         if self.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(
-                header::WWW_AUTHENTICATE,
-                HeaderValue::from_static(self.challenge),
-            );
+            let challenge = HeaderValue::from_static(self.challenge);
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }
@@ -76,25 +70,25 @@ impl IntoResponse for TransportError {
 
 impl From<AdmitError> for TransportError {
     fn from(error: AdmitError) -> Self {
-        let status = match &error {
-            AdmitError::Rejected(AdmissionError::InvalidHost) => StatusCode::BAD_REQUEST,
-            AdmitError::Rejected(AdmissionError::MisdirectedRequest) => {
-                StatusCode::MISDIRECTED_REQUEST
+        let error = match error {
+            AdmitError::Rejected(error) => error,
+            AdmitError::RateLimited(limit) => {
+                return Self {
+                    failure: limit.into(),
+                    ..Self::new(StatusCode::TOO_MANY_REQUESTS, "")
+                };
             }
-            AdmitError::Rejected(AdmissionError::OriginForbidden) => StatusCode::FORBIDDEN,
-            AdmitError::Rejected(AdmissionError::TooManyInvalidKeys { .. })
-            | AdmitError::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
-            AdmitError::Rejected(_) => StatusCode::UNAUTHORIZED,
         };
-        match error {
-            AdmitError::Rejected(error) => Self {
-                challenge: error.challenge(),
-                ..Self::new(status, error.to_string())
-            },
-            AdmitError::RateLimited(limit) => Self {
-                failure: limit.into(),
-                ..Self::new(status, "")
-            },
+        let status = match &error {
+            AdmissionError::InvalidHost => StatusCode::BAD_REQUEST,
+            AdmissionError::MisdirectedRequest => StatusCode::MISDIRECTED_REQUEST,
+            AdmissionError::OriginForbidden => StatusCode::FORBIDDEN,
+            AdmissionError::TooManyInvalidKeys { .. } => StatusCode::TOO_MANY_REQUESTS,
+            _ => StatusCode::UNAUTHORIZED,
+        };
+        Self {
+            challenge: error.challenge(),
+            ..Self::new(status, error.to_string())
         }
     }
 }
@@ -118,15 +112,18 @@ pub(super) fn json_response(status: StatusCode, body: Bytes) -> Response {
     (status, [(header::CONTENT_TYPE, json)], body).into_response()
 }
 
+/// The parts of a request that every method needs.
 pub(super) struct Head {
     pub(super) gateway: Gateway,
-    pub(super) admission: Arc<Admission>,
+    pub(super) by: Authorized<HasKey>,
     pub(super) agent: Option<String>,
     pub(super) headers: HeaderMap,
 }
 
-impl Head {
-    pub(super) fn of(gateway: &Gateway, parts: &Parts) -> Result<Self, TransportError> {
+impl FromRequestParts<Gateway> for Head {
+    type Rejection = TransportError;
+
+    async fn from_request_parts(parts: &mut Parts, gateway: &Gateway) -> Result<Self> {
         let by = Authorized::<HasKey>::from_parts(parts)
             .map_err(|error| TransportError::new(StatusCode::UNAUTHORIZED, error.to_string()))?;
         if !by.scopes.serves_clients() {
@@ -136,38 +133,39 @@ impl Head {
         }
         let named = parts.uri.path().strip_prefix("/acp/").map(str::to_owned);
         let query = parts.uri.query().unwrap_or_default();
-        let parameter = query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix("agent="))
-            .map(str::to_owned);
+        let mut pairs = query.split('&');
+        let parameter = pairs.find_map(|pair| pair.strip_prefix("agent="));
         Ok(Self {
             gateway: gateway.clone(),
-            admission: Arc::clone(by.admission()),
-            agent: named.or(parameter),
+            by,
+            agent: named.or(parameter.map(str::to_owned)),
             headers: parts.headers.clone(),
         })
     }
+}
 
-    pub(super) fn connection(&self) -> Result<Arc<Connection>, TransportError> {
-        let id = self.header(&CONNECTION_ID)?;
-        let id = id.ok_or_else(|| {
-            TransportError::bad_request("the header Acp-Connection-Id is missing")
-        })?;
-        let principal = self
-            .admission
-            .principal()
-            .ok_or_else(TransportError::unknown_connection)?;
-        self.gateway
-            .acp()
-            .find(id, &principal.key())
-            .ok_or_else(TransportError::unknown_connection)
+impl Head {
+    pub(super) fn connection(&self) -> Result<Arc<Connection>> {
+        let missing = || TransportError::bad_request("the header Acp-Connection-Id is missing");
+        let id = self.header(&CONNECTION_ID)?.ok_or_else(missing)?;
+        let connection = self.gateway.connections.find(id, &self.by.key());
+        connection.ok_or_else(|| {
+            TransportError::new(
+                StatusCode::NOT_FOUND,
+                "this connection does not exist any more: send initialize again",
+            )
+        })
     }
 
-    pub(super) fn header(&self, name: &HeaderName) -> Result<Option<&str>, TransportError> {
+    pub(super) fn stream_guard(&self) -> Result<StreamGuard> {
+        let guard = self.gateway.streams.acquire(&self.by);
+        guard.map_err(|limit| too_many(&limit))
+    }
+
+    pub(super) fn header(&self, name: &HeaderName) -> Result<Option<&str>> {
         let mut values = self.headers.get_all(name).iter();
-        let value = values
-            .next()
-            .map(|value| value.to_str().unwrap_or_default());
+        let value = values.next();
+        let value = value.map(|value| value.to_str().unwrap_or_default());
         if values.next().is_some() {
             let detail = format!("the header {name} is repeated");
             return Err(TransportError::bad_request(detail));
@@ -179,16 +177,21 @@ impl Head {
         Caller {
             gateway: self.gateway.clone(),
             connection,
-            admission: Arc::clone(&self.admission),
+            by: self.by.clone(),
         }
     }
 }
 
-pub(super) fn parse(bytes: &[u8], max_depth: usize) -> Result<Message, TransportError> {
+pub(super) fn too_many(limit: &impl ToString) -> TransportError {
+    TransportError::new(StatusCode::TOO_MANY_REQUESTS, limit.to_string())
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Message> {
     let is_batch = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_batch {
         let detail = "batches are not supported (ACP, Transports)";
         return Err(TransportError::bad_request(detail));
     }
-    jsonrpc::parse(bytes, max_depth).map_err(|error| TransportError::parse(error.to_string()))
+    jsonrpc::parse(bytes, jsonrpc::MAX_DEPTH)
+        .map_err(|error| TransportError::parse(error.to_string()))
 }

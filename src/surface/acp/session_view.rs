@@ -25,9 +25,9 @@ pub(super) struct SessionView {
     /// The position after the last delivered message, with the attachment to which it belongs.
     delivered: Mutex<Option<(Arc<Attached>, Start)>>,
     answered: Mutex<VecDeque<RequestId>>,
-    streams: AtomicUsize,
+    pub(super) streams: AtomicUsize,
     participant: Mutex<Participant>,
-    /// Deliveries take it for reading before each event. A change of the participant takes it for writing.
+    /// Deliveries acquire the read lock before each event. A change of the participant acquires the write lock.
     gate: RwLock<()>,
     /// The client has detached from the session.
     ended: CancellationToken,
@@ -52,22 +52,6 @@ pub(super) struct Start {
     pub(super) after: u64,
     /// The number of messages of the next event that the client already has.
     pub(super) skip: usize,
-}
-
-#[derive(Debug)]
-pub(super) struct OpenSessionStream(Arc<SessionView>);
-
-impl OpenSessionStream {
-    pub(super) fn new(view: &Arc<SessionView>) -> Self {
-        view.streams.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(view))
-    }
-}
-
-impl Drop for OpenSessionStream {
-    fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 impl SessionView {
@@ -123,10 +107,8 @@ impl SessionView {
     }
 
     pub(super) fn next_number(&self) -> u64 {
-        self.attached
-            .borrow()
-            .as_ref()
-            .map_or(1, |attached| attached.number + 1)
+        let attached = self.attached.borrow();
+        attached.as_ref().map_or(1, |attached| attached.number + 1)
     }
 
     /// The last event whose messages have all been delivered in the current attachment. `None` if the session is not
@@ -146,10 +128,8 @@ impl SessionView {
     }
 
     pub(super) fn session(&self) -> Option<SessionHandle> {
-        self.attached
-            .borrow()
-            .as_ref()
-            .map(|attached| attached.session.clone())
+        let attached = self.attached.borrow();
+        attached.as_ref().map(|attached| attached.session.clone())
     }
 
     pub(super) fn has_stream(&self) -> bool {
@@ -336,7 +316,8 @@ mod tests {
             panic!("nothing is delivered")
         };
         // The events 6 and 7 are created before and after the snapshot, whose last event is 6.
-        let (mut before, mut after) = (pin!(view.role_at(6)), pin!(view.role_at(7)));
+        let mut before = pin!(view.role_at(6));
+        let mut after = pin!(view.role_at(7));
         for _ in 0..2 {
             assert_eq!(
                 (poll(&mut before), poll(&mut after)),

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message as Frame, WebSocket, WebSocketUpgrade, close_code};
-use axum::response::Response;
+use axum::Extension;
+use axum::extract::ws::{Message as Frame, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, StatusCode};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -18,9 +17,10 @@ use super::initialize::open_connection;
 use super::message::{self, is_valid_id};
 use super::request::{Head, TransportError, parse};
 use super::session_view::SessionView;
-use crate::server::{BodyCharge, BodyMemoryFull, ConnectionPermit};
+use crate::server::{BodyCharge, ConnectionPermit};
 use crate::stream::StreamGuard;
-use base::types::acp_headers::CONNECTION_ID;
+use crate::surface::http::{accept_socket, ascii, close_frame, send_last};
+use wire::acp::headers::CONNECTION_ID;
 use wire::acp::method;
 use wire::jsonrpc::Message;
 
@@ -30,32 +30,23 @@ const QUEUED_MESSAGES: usize = 64;
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The delay of a message above the rate of the principal.
 const OVER_RATE_DELAY: Duration = Duration::from_secs(1);
-/// The time limit for the close frame.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Accepts the upgrade. The connection gets its id with the response, as the transport requires.
 pub(super) fn open(
     head: Head,
-    parts: &Parts,
+    permit: Option<Extension<ConnectionPermit>>,
+    charge: Option<Extension<Arc<BodyCharge>>>,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, TransportError> {
-    let principal = head.admission.principal();
-    let principal = principal
-        .ok_or_else(|| TransportError::new(StatusCode::UNAUTHORIZED, "a key is required"))?;
-    let guard =
-        head.gateway.streams().acquire(principal).map_err(|limit| {
-            TransportError::new(StatusCode::TOO_MANY_REQUESTS, limit.to_string())
-        })?;
-    let permit = parts.extensions.get::<ConnectionPermit>().cloned();
-    if let Some(permit) = &permit
-        && let Some(charge) = parts.extensions.get::<Arc<BodyCharge>>()
-    {
-        permit.charge_messages(Arc::clone(charge));
+    let guard = head.stream_guard()?;
+    let permit = permit.map(|Extension(permit)| permit);
+    if let (Some(permit), Some(Extension(charge))) = (&permit, charge) {
+        permit.charge_messages(charge);
     }
     let id = head.gateway.ids.uuid().to_string();
-    let value = HeaderValue::try_from(&id).expect("a UUID is plain ASCII");
+    let id_header = [(CONNECTION_ID, ascii(&*id))];
     let shutdown = head.gateway.shutdown.clone();
-    let bytes = head.gateway.limits.max_prompt_bytes;
+    let bytes = head.gateway.limits.sessions.max_prompt_bytes;
     let socket = AcpSocket {
         head,
         id,
@@ -63,15 +54,9 @@ pub(super) fn open(
         permit,
     };
     // The server may only select a subprotocol that the client has offered.
-    let upgrade = upgrade
-        .max_message_size(bytes)
-        .max_frame_size(bytes)
-        .protocols([SUBPROTOCOL]);
-    // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    let mut response = upgrade
-        .on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) });
-    response.headers_mut().insert(CONNECTION_ID, value);
-    Ok(response)
+    let upgrade = upgrade.protocols([SUBPROTOCOL]);
+    let response = accept_socket(shutdown, upgrade, bytes, |stream| socket.run(stream));
+    Ok((id_header, response).into_response())
 }
 
 struct AcpSocket {
@@ -84,11 +69,6 @@ struct AcpSocket {
 
 /// The reason for the end of the socket: the close code and a text for the client. `None`: the client has disconnected.
 type End = Option<(u16, &'static str)>;
-
-/// The end of a socket whose messages exceed the memory for bodies.
-fn memory_full(exceeded: BodyMemoryFull) -> (u16, &'static str) {
-    (close_code::AGAIN, exceeded.into())
-}
 
 /// The lines that the client has sent. A frame can contain several lines.
 struct Incoming<'a> {
@@ -155,18 +135,12 @@ impl AcpSocket {
             holds_frame: false,
         };
         let Err(end) = self.serve(&mut incoming).await;
-        let exceeded = self
-            .permit
-            .as_ref()
-            .and_then(ConnectionPermit::messages_exceeded);
-        let end = exceeded.map(memory_full).or(end);
+        let permit = self.permit.as_ref();
+        let exceeded = permit.and_then(ConnectionPermit::messages_exceeded);
+        let exceeded = exceeded.map(|exceeded| (close_code::AGAIN, exceeded.into()));
+        let end = exceeded.or(end);
         if let Some((code, reason)) = end {
-            let close = socket.send(Frame::Close(Some(CloseFrame {
-                code,
-                reason: reason.into(),
-            })));
-            // A client that does not accept the frame in time counts as disconnected.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, close).await;
+            send_last(&mut socket, [close_frame(code, reason)]).await;
         }
     }
 
@@ -182,8 +156,8 @@ impl AcpSocket {
         self.spawn_responses(&connection, outgoing.clone());
         let gateway = &self.head.gateway;
         let caller = self.head.caller(Arc::clone(&connection));
-        let mut ping = tokio::time::interval(gateway.limits.keep_alive_interval);
-        let mut key_ended = std::pin::pin!(self.head.admission.wait_key_ended());
+        let mut ping = tokio::time::interval(gateway.limits.stream.keep_alive_interval);
+        let mut key_ended = std::pin::pin!(self.head.by.admission().wait_key_ended());
         loop {
             tokio::select! {
                 () = key_ended.as_mut() => return Err(Some((close_code::POLICY, "the key has ended"))),
@@ -209,14 +183,13 @@ impl AcpSocket {
         incoming: &mut Incoming<'_>,
         new_views: mpsc::Sender<Arc<SessionView>>,
     ) -> Result<Arc<Connection>, End> {
-        let gateway = &self.head.gateway;
         let deadline = Instant::now() + INITIALIZE_TIMEOUT;
         loop {
             let line = tokio::time::timeout_at(deadline, incoming.line()).await;
             let line = line
                 .map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))?;
             let line = line.ok_or(None)?;
-            let (id, params) = match parse(&line, gateway.limits.max_json_depth) {
+            let (id, params) = match parse(&line) {
                 Ok(Message::Request { id, method, params })
                     if *method == *method::INITIALIZE && is_valid_id(&id) =>
                 {
@@ -229,16 +202,8 @@ impl AcpSocket {
                     return Err(Some((close_code::PROTOCOL, reason)));
                 }
             };
-            let principal = self.head.admission.principal().ok_or(None)?;
-            let agent = self.head.agent.as_deref();
-            let opened = open_connection(
-                gateway,
-                principal,
-                agent,
-                &params,
-                self.id.as_str().into(),
-                Some(new_views),
-            );
+            let id_of_connection = self.id.as_str().into();
+            let opened = open_connection(&self.head, &params, id_of_connection, Some(new_views));
             return match opened.await {
                 Ok((connection, result)) => {
                     incoming.send(message::response(&id, Ok(&result))).await?;
@@ -252,15 +217,16 @@ impl AcpSocket {
         }
     }
 
-    /// Handles a line. Returns the response to a line that is no message, or that exceeds the rate of the principal.
+    /// Handles a line. Returns an error response if the line is not a message or exceeds the rate limit of the
+    /// principal.
     async fn handle(&self, caller: &Caller, line: &[u8]) -> Option<Bytes> {
         let gateway = &self.head.gateway;
-        let exceeded = gateway.rates().check_request(caller.principal()).err();
+        let exceeded = gateway.requests.rates.check_request(&caller.by).err();
         if exceeded.is_some() {
             // The socket reads no message during the delay.
             tokio::time::sleep(OVER_RATE_DELAY).await;
         }
-        let message = match parse(line, gateway.limits.max_json_depth) {
+        let message = match parse(line) {
             Ok(message) => message,
             Err(error) => return Some(error.message()),
         };
@@ -275,10 +241,8 @@ impl AcpSocket {
     }
 
     fn spawn_responses(&self, connection: &Arc<Connection>, outgoing: mpsc::Sender<Bytes>) {
-        let (connection, keep_alive) = (
-            Arc::clone(connection),
-            self.head.gateway.limits.keep_alive_interval,
-        );
+        let connection = Arc::clone(connection);
+        let keep_alive = self.head.gateway.limits.stream.keep_alive_interval;
         let mut sink = SocketSink {
             outgoing,
             pending: Vec::new(),
@@ -298,27 +262,24 @@ impl AcpSocket {
         outgoing: mpsc::Sender<Bytes>,
     ) {
         let gateway = &self.head.gateway;
+        let delivery = SessionDelivery {
+            connection: Arc::clone(connection),
+            view: Arc::clone(&view),
+            epoch: None,
+            store_epoch: gateway.epoch(),
+            from: None,
+            keep_alive: gateway.limits.stream.keep_alive_interval,
+        };
         let connection = Arc::clone(connection);
-        let store_epoch = gateway.epoch();
-        let keep_alive = gateway.limits.keep_alive_interval;
         let mut sink = SocketSink {
             outgoing,
             pending: Vec::new(),
         };
         drop(gateway.shutdown.spawn_client(async move {
-            let (closed, ended) = (Arc::clone(&connection), Arc::clone(&view));
-            let delivery = SessionDelivery {
-                connection,
-                view,
-                epoch: None,
-                store_epoch,
-                from: None,
-                keep_alive,
-            };
             tokio::select! {
                 never = delivery.run(&mut sink) => match never {},
-                () = closed.wait_closed() => {}
-                () = ended.wait_ended() => {}
+                () = connection.wait_closed() => {}
+                () = view.wait_ended() => {}
             }
         }));
     }
@@ -332,7 +293,7 @@ struct RemoveOnDrop<'a> {
 
 impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        self.head.gateway.acp().remove(&self.connection);
+        self.head.gateway.connections.remove(&self.connection);
     }
 }
 

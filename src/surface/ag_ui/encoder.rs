@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::surface::chat::{Interrupted, QuestionId, TurnWriter, frame, object};
+use crate::surface::chat::{QuestionId, TurnWriter, frame, object};
 use base::types::{PromptId, RequestId, SessionId};
 use events::event::write_json;
 use sessions::conversation::Notice;
@@ -97,7 +97,7 @@ impl TurnWriter for RunWriter {
         }
     }
 
-    fn interrupted(&mut self, out: &mut BytesMut, Interrupted { code, message }: &Interrupted) {
+    fn interrupted(&mut self, out: &mut BytesMut, code: &str, message: &str) {
         self.fail(out, code, message);
     }
 
@@ -130,27 +130,19 @@ impl RunWriter {
     }
 
     fn start(&mut self, out: &mut BytesMut) {
-        let Run {
-            thread,
-            id,
-            session,
-            prompt,
-            notices,
-            history,
-            ..
-        } = &self.run;
-        let started = json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id });
+        let run = &self.run;
+        let started = json!({ "type": "RUN_STARTED", "threadId": run.thread, "runId": run.id });
         write_json(out, &started);
-        let state = json!({ "sessionId": session, "promptId": prompt });
+        let state = json!({ "sessionId": run.session, "promptId": run.prompt });
         write_json(out, &json!({ "type": "STATE_SNAPSHOT", "snapshot": state }));
-        if !history.is_empty() {
-            let messages = json!({ "type": "MESSAGES_SNAPSHOT", "messages": history });
+        if !run.history.is_empty() {
+            let messages = json!({ "type": "MESSAGES_SNAPSHOT", "messages": run.history });
             write_json(out, &messages);
         }
-        for notice in notices {
+        for notice in &run.notices {
             let value = to_raw(&json!({ "code": notice.into_str(), "text": notice.text() }));
             frame!(out, "CUSTOM", "name": "acp.notice", "value": &*value);
-            let message = format!("{prompt}-{}", notice.into_str());
+            let message = format!("{}-{}", run.prompt, notice.into_str());
             start_message(out, Role::Thought, &message);
             frame!(out, "REASONING_MESSAGE_CONTENT", "messageId": &*message, "delta": notice.text());
             end_message(out, Role::Thought, &message);
@@ -230,9 +222,9 @@ impl RunWriter {
         let id = id.to_string();
         let mut interrupt = match (request.kind, request.call) {
             (RequestKind::Permission, Some(call)) => {
-                let options: Vec<Value> = member("options")
-                    .and_then(|raw| serde_json::from_str(raw.get()).ok())
-                    .unwrap_or_default();
+                let options =
+                    member("options").and_then(|raw| serde_json::from_str(raw.get()).ok());
+                let options: Vec<Value> = options.unwrap_or_default();
                 let input: Value = serde_json::from_str(&call.input_text()).unwrap_or_default();
                 let ids: Vec<&Value> = options.iter().map(|option| &option["optionId"]).collect();
                 json!({
@@ -317,9 +309,7 @@ impl RunWriter {
                     (true, false) => None,
                 };
                 let usage = Usage::of(*usage).map(|usage| {
-                    let tokens =
-                        json!([{ "inputTokens": usage.input, "outputTokens": usage.output }]);
-                    to_raw(&tokens)
+                    to_raw(&json!([{ "inputTokens": usage.input, "outputTokens": usage.output }]))
                 });
                 let result = to_raw(&result);
                 self.finish(out, outcome.as_deref(), Some(&result), usage.as_deref());

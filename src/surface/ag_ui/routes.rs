@@ -1,26 +1,27 @@
 //! `/ag-ui/{agent}`: a run, the earlier messages of a thread, and the capabilities of an agent.
 
-use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
+use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::encoder::{Run, RunWriter, call_id, message_id, result_id};
 use crate::surface::chat::{
     Approval, ChatRequest, ChatTurn, Continued, Converted, ErrorFormat, LatestTurn, Message,
-    PastTurn, QuestionId, TurnEncoder, answer, media_block, open_request, read_json,
-    require_approve, resource_link, respond, send_answer, steps_of, text_part, with_layers,
+    PastTurn, QuestionId, TurnEncoder, answer, media_block, open_request, resource_link, respond,
+    send_answer, steps_of, text_part, with_layers,
 };
-use crate::surface::http::ApiError;
-use crate::surface::http::Gateway;
-use crate::surface::http::{Authorized, CanPrompt, CanRead};
-use base::types::{AgentName, PromptId, RequestId, SessionId};
+use crate::surface::http::{
+    AnyQuery, ApiError, ApiRequest, Authorized, CanPrompt, CanRead, Gateway, JsonBody, Result,
+    WholeHistory,
+};
+use base::types::{AgentName, PromptId, RequestId, Scope, SessionId};
 use sessions::projection::{Role, Step, ToolCall};
 use sessions::session::{Answer, SessionHandle};
 use sessions::transcript::decode;
-use wire::acp::{method, to_raw};
+use wire::acp::{PromptCapabilities, method, to_raw};
 
 const PROTOCOL: &str = "ag-ui";
 
@@ -33,21 +34,21 @@ pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
 }
 
 async fn run(
-    State(gateway): State<Gateway>,
-    Path(agent): Path<AgentName>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    gateway
-        .catalogue
-        .agent(&agent)
-        .ok_or_else(ApiError::not_found)?;
-    let (by, parts, input) = read_json::<CanPrompt, RunInput>(&gateway, request).await?;
+    request: ApiRequest<CanPrompt, AgentName, AnyQuery>,
+    headers: HeaderMap,
+    body: JsonBody<RunInput, WholeHistory>,
+) -> Result<Response> {
+    request.agent()?;
+    let gateway = request.gateway;
+    let by = request.by;
+    let agent = request.ids;
+    let input = body.value;
     let messages = input.messages();
     let newest = messages.iter().rfind(|message| message.is_spoken());
+    let latest = LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &input.thread_id);
     if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
         if let Some(message) = newest.filter(|message| message.is_user())
-            && let Some(turn) =
-                LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &input.thread_id).await?
+            && let Some(turn) = latest.await?
             && !turn.may_have(message)
         {
             let detail = "send `resume` and a new message in two runs; the run with `resume` continues the turn";
@@ -57,8 +58,7 @@ async fn run(
     }
     // A run without a new message shows the newest turn of the thread.
     if !newest.is_some_and(Message::is_user)
-        && let Some(turn) =
-            LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &input.thread_id).await?
+        && let Some(turn) = latest.await?
     {
         // The events would be added to the messages that the client has.
         let history = if messages.is_empty() {
@@ -75,7 +75,7 @@ async fn run(
         // The same message in another run.
         asks_again: true,
         answers_first: true,
-        ..ChatRequest::new(agent, PROTOCOL, messages, &parts.headers)?
+        ..ChatRequest::new(agent.clone(), PROTOCOL, messages, &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
     Ok(respond_to(&gateway, &by, turn, &input, Vec::new(), None))
@@ -87,29 +87,32 @@ async fn continue_turn(
     by: &Authorized<CanPrompt>,
     input: &RunInput,
     resume: &[Resume],
-) -> Result<Response, ApiError> {
-    let questions: Result<Vec<QuestionId>, ApiError> = resume
-        .iter()
-        .enumerate()
-        .map(|(at, answer)| {
-            let detail = "expected the id of an interrupt of this gateway, as it is in the outcome of its run";
-            let id = answer.interrupt_id.parse();
-            id.map_err(|_| ApiError::invalid(format!("/resume/{at}/interruptId"), detail))
-        })
-        .collect();
-    let questions = questions?;
-    let Continued { turn, question, .. } =
-        Continued::after(gateway, by, questions.iter().copied()).await?;
-    let turn = if turn.session.id().to_string() == input.thread_id {
-        turn.of_others()
-    } else {
-        turn
-    };
+) -> Result<Response> {
+    let mut questions: Vec<QuestionId> = Vec::new();
+    for (at, answer) in resume.iter().enumerate() {
+        let detail =
+            "expected the id of an interrupt of this gateway, as it is in the outcome of its run";
+        let id = answer.interrupt_id.parse();
+        questions
+            .push(id.map_err(|_| ApiError::invalid(format!("/resume/{at}/interruptId"), detail))?);
+    }
+    let continued = Continued::after(gateway, by, questions.iter().copied()).await?;
+    let mut turn = continued.turn;
+    if turn.session.id().to_string() == input.thread_id {
+        turn = turn.of_others();
+    }
     for (question, resume) in questions.iter().zip(resume) {
         answer_interrupt(by, &turn.session, *question, resume).await?;
     }
-    let none = Vec::new();
-    Ok(respond_to(gateway, by, turn, input, none, Some(question)))
+    let received_until = Some(continued.question);
+    Ok(respond_to(
+        gateway,
+        by,
+        turn,
+        input,
+        Vec::new(),
+        received_until,
+    ))
 }
 
 async fn answer_interrupt(
@@ -117,7 +120,7 @@ async fn answer_interrupt(
     session: &SessionHandle,
     question: QuestionId,
     resume: &Resume,
-) -> Result<(), ApiError> {
+) -> Result<()> {
     let request = question.request;
     let Some(pending) = open_request(session, request).await? else {
         return Ok(());
@@ -132,14 +135,15 @@ async fn answer_interrupt(
             return Err(ApiError::invalid("/resume", detail));
         };
         let reason = option.or(payload["reason"].as_str());
+        let reason = reason.map(ToOwned::to_owned);
         let approval = Approval {
             question,
             approved,
-            reason: reason.map(ToOwned::to_owned),
+            reason,
         };
         return answer(by, session, &approval).await;
     }
-    require_approve(by)?;
+    by.require(Scope::Approve)?;
     let answer = if pending.method == method::SESSION_REQUEST_PERMISSION {
         Answer::Cancelled
     } else if cancelled {
@@ -162,7 +166,7 @@ fn respond_to(
     let run = Run {
         thread: input.thread_id.clone(),
         id: input.run_id.clone(),
-        knows_cancelled: input.knows_cancelled(),
+        knows_cancelled: input.protocol_version.is_some(),
         session: turn.session.id(),
         prompt: turn.prompt,
         notices: turn.notices.clone(),
@@ -178,14 +182,14 @@ fn respond_to(
 /// `RunAgentInput`. Tools, context and state of the client do not reach an agent.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RunInput {
-    pub(super) thread_id: String,
-    pub(super) run_id: String,
-    /// Clients before version 1.0 send none.
-    pub(super) protocol_version: Option<String>,
+struct RunInput {
+    thread_id: String,
+    run_id: String,
+    /// Clients before version 1.0 send none, and do not know the outcome `cancelled`.
+    protocol_version: Option<String>,
     #[serde(default)]
     messages: Vec<InputMessage>,
-    pub(super) resume: Option<Vec<Resume>>,
+    resume: Option<Vec<Resume>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -197,79 +201,59 @@ struct InputMessage {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Resume {
-    pub(super) interrupt_id: String,
+struct Resume {
+    interrupt_id: String,
     #[serde(default)]
-    pub(super) status: String,
-    pub(super) payload: Option<Value>,
+    status: String,
+    payload: Option<Value>,
 }
 
 impl RunInput {
-    pub(super) fn messages(&self) -> Vec<Message> {
+    fn messages(&self) -> Vec<Message> {
         let messages = self.messages.iter().enumerate();
-        messages.map(|(at, message)| message.message(at)).collect()
-    }
-
-    pub(super) fn knows_cancelled(&self) -> bool {
-        self.protocol_version.is_some()
-    }
-}
-
-impl InputMessage {
-    /// `at`: the index of the message.
-    fn message(&self, at: usize) -> Message {
-        let pointer = format!("/messages/{at}/content");
-        let mut message = Message::parsed(&self.role, self.content.as_ref(), pointer, block);
-        message.id.clone_from(&self.id);
-        message
+        let messages = messages.map(|(at, message)| {
+            let pointer = format!("/messages/{at}/content");
+            let content = message.content.as_ref();
+            let mut parsed = Message::parsed(&message.role, content, pointer, block);
+            parsed.id.clone_from(&message.id);
+            parsed
+        });
+        messages.collect()
     }
 }
 
 fn block(part: &Value) -> Converted {
+    let name = part["filename"].as_str();
     match part["type"].as_str().unwrap_or_default() {
         "text" => text_part(part),
         "image" | "audio" | "video" | "document" => {
             let source = &part["source"];
             let value = source["value"].as_str().ok_or("expected `source.value`")?;
             match source["type"].as_str() {
-                Some("data") => media_block(
-                    value,
-                    source["mimeType"].as_str(),
-                    part["filename"].as_str(),
-                ),
+                Some("data") => media_block(value, source["mimeType"].as_str(), name),
                 Some("url") => Ok(Some(resource_link(value, None))),
                 _ => Err("the type of a source must be `data` or `url`"),
             }
         }
         "binary" => match (part["data"].as_str(), part["url"].as_str()) {
-            (Some(data), _) => {
-                media_block(data, part["mimeType"].as_str(), part["filename"].as_str())
-            }
-            (None, Some(url)) => Ok(Some(resource_link(url, part["filename"].as_str()))),
+            (Some(data), _) => media_block(data, part["mimeType"].as_str(), name),
+            (None, Some(url)) => Ok(Some(resource_link(url, name))),
             (None, None) => Err("the gateway stores no files; send `data` or `url`"),
         },
         _ => Err("this type of part is not known"),
     }
 }
 
-async fn capabilities(
-    State(gateway): State<Gateway>,
-    Path(agent): Path<AgentName>,
-    request: Request,
-) -> Result<Json<Value>, ApiError> {
-    let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
-    gateway
-        .catalogue
-        .agent(&agent)
-        .ok_or_else(ApiError::not_found)?;
+async fn capabilities(request: ApiRequest<CanRead, AgentName, AnyQuery>) -> Result<Json<Value>> {
+    let spec = request.agent()?;
+    let agent = &spec.name;
     // An agent reports its capabilities at its first start.
-    let initialized = gateway
-        .pool()
-        .agent_stats(&agent, &by.tenant)
-        .and_then(|(_, initialized)| initialized);
-    let prompt = initialized
-        .as_ref()
-        .map(|initialized| &initialized.capabilities.prompt);
+    let pool = request.gateway.pool();
+    let stats = pool.agent_stats(agent, &request.by.tenant);
+    let initialized = stats.and_then(|(_, initialized)| initialized);
+    let prompt = initialized.map_or_else(PromptCapabilities::default, |initialized| {
+        initialized.capabilities.prompt
+    });
     Ok(Json(json!({
         "identity": { "name": agent, "type": "acp" },
         "transport": { "streaming": true, "websocket": false, "httpBinary": false, "resumable": true },
@@ -277,8 +261,8 @@ async fn capabilities(
         "state": { "snapshots": true, "deltas": true, "persistentState": true },
         "reasoning": { "supported": true, "streaming": true, "encrypted": false },
         "multimodal": { "input": {
-            "image": prompt.is_some_and(|prompt| prompt.image),
-            "audio": prompt.is_some_and(|prompt| prompt.audio),
+            "image": prompt.image,
+            "audio": prompt.audio,
             "file": true,
         } },
         "humanInTheLoop": {
@@ -294,18 +278,17 @@ const MAX_TURNS: usize = 100;
 const MAX_BYTES: usize = 4 << 20;
 
 /// The messages of these turns, and of the user in the last one. Its other messages are the events of the run.
-async fn earlier_messages(turns: &[PastTurn<'_>]) -> Result<Vec<Value>, ApiError> {
-    let (mut newest_first, mut bytes) = (Vec::new(), 0);
+async fn earlier_messages(turns: &[PastTurn<'_>]) -> Result<Vec<Value>> {
+    let mut newest_first = Vec::new();
+    let mut bytes = 0;
     for (at, turn) in turns.iter().enumerate().rev() {
-        let mut messages =
-            vec![json!({ "id": turn.message_id(), "role": "user", "content": turn.text })];
+        let asked = json!({ "id": turn.message_id(), "role": "user", "content": turn.text });
+        let mut messages = vec![asked];
         if at + 1 < turns.len() {
             messages.extend(answers(turn).await?);
         }
-        bytes += messages
-            .iter()
-            .map(|message| message.to_string().len())
-            .sum::<usize>();
+        let sizes = messages.iter().map(|message| message.to_string().len());
+        bytes += sizes.sum::<usize>();
         if bytes > MAX_BYTES {
             break;
         }
@@ -315,18 +298,15 @@ async fn earlier_messages(turns: &[PastTurn<'_>]) -> Result<Vec<Value>, ApiError
 }
 
 /// The messages of the agent in a turn, with the ids that its events had.
-async fn answers(turn: &PastTurn<'_>) -> Result<Vec<Value>, ApiError> {
-    let (session, prompt) = (turn.session.id(), turn.prompt);
+async fn answers(turn: &PastTurn<'_>) -> Result<Vec<Value>> {
     let mut messages = Messages {
-        session,
-        prompt,
+        session: turn.session.id(),
+        prompt: turn.prompt,
         all: Vec::new(),
         text: String::new(),
     };
-    steps_of(turn.session, (prompt, turn.range), |step| {
-        messages.step(&step);
-    })
-    .await?;
+    let each = |step: Step<'_>| messages.step(&step);
+    steps_of(turn.session, turn.prompt, turn.range, each).await?;
     Ok(messages.all)
 }
 
@@ -352,8 +332,8 @@ impl Messages {
                     Role::Thought => "reasoning",
                 };
                 let id = message_id(self.session, self.prompt, block.number);
-                self.all
-                    .push(json!({ "id": id, "role": role, "content": text }));
+                let message = json!({ "id": id, "role": role, "content": text });
+                self.all.push(message);
             }
             Step::CallEnded(call) => self.call(call),
             _ => {}
@@ -364,11 +344,10 @@ impl Messages {
         let id = call_id(self.prompt, call);
         let function = json!({ "name": call.kind(), "arguments": call.input_text() });
         let calls = json!([{ "id": id, "type": "function", "function": function }]);
-        self.all
-            .push(json!({ "id": id, "role": "assistant", "toolCalls": calls }));
-        let text = call.result_text();
-        self.all.push(
-            json!({ "id": result_id(&id), "role": "tool", "toolCallId": id, "content": text }),
-        );
+        let result = call.result_text();
+        self.all.extend([
+            json!({ "id": id, "role": "assistant", "toolCalls": calls }),
+            json!({ "id": result_id(&id), "role": "tool", "toolCallId": id, "content": result }),
+        ]);
     }
 }

@@ -5,8 +5,9 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::surface::chat::{Interrupted, QuestionId, TurnWriter, done, frame, object};
-use base::types::{CancelCause, PromptId, SessionId};
+use crate::surface::chat::{ChatTurn, QuestionId, TurnWriter, done, frame, object};
+use base::types::{PromptId, SessionId};
+use events::api::CancelCause;
 use sessions::conversation::Notice;
 use sessions::projection::{Block, CallStatus, End, Request, Role, Step, ToolCall, TurnProjector};
 use wire::acp::{RawObject, RequestKind, stop_reason, to_raw, update};
@@ -21,16 +22,11 @@ pub(super) enum Approvals {
     Data,
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Message {
-    pub(super) session: SessionId,
-    pub(super) prompt: PromptId,
-    pub(super) notices: Vec<Notice>,
-}
-
 #[derive(Debug)]
 pub(super) struct UiMessageWriter {
-    message: Message,
+    session: SessionId,
+    prompt: PromptId,
+    notices: Vec<Notice>,
     approvals: Approvals,
     in_step: bool,
     /// The step has an approval. What follows the answer is in a new step.
@@ -124,8 +120,8 @@ impl TurnWriter for UiMessageWriter {
         }
     }
 
-    fn interrupted(&mut self, out: &mut BytesMut, interrupted: &Interrupted) {
-        self.fail(out, &interrupted.message);
+    fn interrupted(&mut self, out: &mut BytesMut, _: &str, message: &str) {
+        self.fail(out, message);
     }
 
     fn is_complete(&self) -> bool {
@@ -134,9 +130,11 @@ impl TurnWriter for UiMessageWriter {
 }
 
 impl UiMessageWriter {
-    pub(super) fn new(message: Message, approvals: Approvals) -> Self {
+    pub(super) fn new(turn: &ChatTurn, approvals: Approvals) -> Self {
         Self {
-            message,
+            session: turn.session.id(),
+            prompt: turn.prompt,
+            notices: turn.notices.clone(),
             approvals,
             in_step: false,
             step_has_approval: false,
@@ -146,20 +144,18 @@ impl UiMessageWriter {
 
     /// The first frame. In a later response, it names the same message.
     fn start(&mut self, out: &mut BytesMut) {
-        let Message {
-            session,
-            prompt,
-            notices,
-        } = &self.message;
-        let id = super::request::message_id(*session, *prompt);
+        let session = self.session;
+        let prompt = self.prompt;
+        let id = format!("{session}_{prompt}");
         let meta = to_raw(&json!({ "sessionId": session, "promptId": prompt }));
         frame!(out, "start", "messageId": &*id, "messageMetadata": &*meta);
-        for notice in notices {
+        for notice in &self.notices {
             let code = notice.into_str();
             let value = json!({ "code": code, "text": notice.text() });
             own_part(out, "data-notice", code, &value);
         }
-        (self.in_step, self.step_has_approval) = (false, false);
+        self.in_step = false;
+        self.step_has_approval = false;
     }
 
     fn enter_step(&mut self, out: &mut BytesMut) {
@@ -169,7 +165,8 @@ impl UiMessageWriter {
         }
         if !self.in_step {
             frame!(out, "start-step");
-            (self.in_step, self.step_has_approval) = (true, false);
+            self.in_step = true;
+            self.step_has_approval = false;
         }
     }
 
@@ -204,10 +201,8 @@ impl UiMessageWriter {
             Some("resource_link") => {
                 let Some(uri) = block.text("uri") else { return };
                 self.enter_step(out);
-                let title = block
-                    .get("title")
-                    .or_else(|| block.get("name"))
-                    .filter(|raw| raw.get() != "null");
+                let title = block.get("title").or_else(|| block.get("name"));
+                let title = title.filter(|raw| raw.get() != "null");
                 frame!(out, "source-url", "title": title, "url": &*uri, "sourceId": &*uri);
             }
             _ => {}
@@ -235,8 +230,8 @@ impl UiMessageWriter {
             self.enter_step(out);
         }
         let question = QuestionId {
-            session: self.message.session,
-            prompt: self.message.prompt,
+            session: self.session,
+            prompt: self.prompt,
             request: request.id,
         };
         // The person approves this input, also if the call was described otherwise before. In a later step, the part
@@ -303,12 +298,8 @@ fn end_call(out: &mut BytesMut, call: &ToolCall) {
     if call.status == CallStatus::Completed {
         output(out, call, None);
         for (diff, item) in call.diffs() {
-            part(
-                out,
-                "data-diff",
-                &format!("{}:{}", call.id, diff.path()),
-                item,
-            );
+            let id = format!("{}:{}", call.id, diff.path());
+            part(out, "data-diff", &id, item);
         }
         return;
     }

@@ -4,12 +4,10 @@
 //! contains the answer, and its response continues the same message.
 //!
 //! Read in this order:
-//! 1. `request`: the messages of the client, and its answers.
+//! 1. `routes`: the handlers, the messages of the client, and its answers.
 //! 2. `encoder`: steps of a turn to frames. Version 5, 6 and 7 of the AI SDK accept all of them, except approvals.
-//! 3. `routes`: the handlers.
 
 mod encoder;
-mod request;
 mod routes;
 
 pub(super) use routes::router;

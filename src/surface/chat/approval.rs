@@ -8,9 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::chat_turn::{ChatTurn, steps_of};
-use crate::surface::http::ApiError;
-use crate::surface::http::Gateway;
-use crate::surface::http::{AccessError, Authorized, CanPrompt};
+use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, Result};
 use base::types::ids::IdError;
 use base::types::{PromptId, RequestId, Scope, SessionId};
 use events::api::PendingRequest;
@@ -60,7 +58,7 @@ impl Continued {
         gateway: &Gateway,
         by: &Authorized<CanPrompt>,
         answers: &[Approval],
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self> {
         let questions = answers.iter().map(|answer| answer.question);
         let continued = Self::after(gateway, by, questions).await?;
         for approval in answers {
@@ -74,7 +72,7 @@ impl Continued {
         gateway: &Gateway,
         by: &Authorized<CanPrompt>,
         questions: impl Iterator<Item = QuestionId> + Clone,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self> {
         let newest = questions.clone().max_by_key(|question| question.request);
         let newest = newest.ok_or_else(|| ApiError::invalid("", "expected an answer"))?;
         let is_of_turn = |question: QuestionId| {
@@ -89,17 +87,17 @@ impl Continued {
         let range = range.ok_or_else(ApiError::not_found)?;
         let mut permissions = 0;
         let mut asked = Vec::new();
-        steps_of(&session, (newest.prompt, range), |step| {
+        let each = |step: Step<'_>| {
             if let Step::Requested(request) = step
                 && !asked.contains(&newest.request)
             {
                 permissions += u32::from(request.kind == RequestKind::Permission);
                 asked.push(request.id);
             }
-        })
-        .await?;
+        };
+        steps_of(&session, newest.prompt, range, each).await?;
         if !questions
-            .into_iter()
+            .clone()
             .all(|question| asked.contains(&question.request))
         {
             return Err(ApiError::not_found());
@@ -128,18 +126,16 @@ pub(crate) async fn answer(
     by: &Authorized<CanPrompt>,
     session: &SessionHandle,
     approval: &Approval,
-) -> Result<(), ApiError> {
-    require_approve(by)?;
+) -> Result<()> {
+    by.require(Scope::Approve)?;
     let request = approval.question.request;
     let Some(pending) = open_request(session, request).await? else {
         return Ok(());
     };
     let view = wire::acp::parse_permission(&pending.params)
         .map_err(|_| ApiError::invalid("", "the request is not a permission request"))?;
-    let named = approval
-        .reason
-        .as_deref()
-        .and_then(|reason| view.option(reason));
+    let reason = approval.reason.as_deref();
+    let named = reason.and_then(|reason| view.option(reason));
     let named = named.filter(|option| approval.approved || !option.kind.starts_with("allow"));
     let of_kind = |kind: &str| view.options.iter().find(|option| option.kind == kind);
     let option = named.or_else(|| {
@@ -154,7 +150,8 @@ pub(crate) async fn answer(
         None if !approval.approved => Answer::Cancelled,
         None => {
             let ids = view.options.iter().map(|option| &*option.option_id);
-            let ids = ids.collect::<Vec<_>>().join(", ");
+            let ids: Vec<&str> = ids.collect();
+            let ids = ids.join(", ");
             let detail =
                 format!("the agent offers no single approval; name one of these options: {ids}");
             return Err(ApiError::invalid("", detail));
@@ -163,19 +160,11 @@ pub(crate) async fn answer(
     send_answer(by, session, request, answer).await
 }
 
-pub(crate) fn require_approve(by: &Authorized<CanPrompt>) -> Result<(), ApiError> {
-    if by.scopes.contains(Scope::Approve) {
-        Ok(())
-    } else {
-        Err(AccessError::MissingScope(Scope::Approve).into())
-    }
-}
-
 /// `None` if the request was resolved.
 pub(crate) async fn open_request(
     session: &SessionHandle,
     request: RequestId,
-) -> Result<Option<Arc<PendingRequest>>, ApiError> {
+) -> Result<Option<Arc<PendingRequest>>> {
     match session.pending(request).await {
         Ok(pending) => Ok(Some(pending)),
         Err(AnswerError::NotFound(_) | AnswerError::Resolved(_)) => Ok(None),
@@ -189,7 +178,7 @@ pub(crate) async fn send_answer(
     session: &SessionHandle,
     request: RequestId,
     answer: Answer,
-) -> Result<(), ApiError> {
+) -> Result<()> {
     match session.answer(&by.author(), None, request, answer).await {
         Ok(()) | Err(AnswerError::Resolved(_) | AnswerError::NotFound(_)) => Ok(()),
         Err(error) => Err(error.into()),

@@ -1,17 +1,20 @@
-//! A turn of a conversation, the newest one, and earlier ones.
+//! A turn of a conversation, the newest one, and earlier ones, and clients that disconnect. In protocols without a route for a
+//! stop, a disconnect is the only sign of a stop.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value};
 
-use super::abandon::CancelOnDisconnect;
 use super::message::Message;
-use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
-use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway};
-use base::types::{AgentName, Principal, PromptId, SessionId};
-use events::api::{CreateSession, Problem, ProblemCode};
+use crate::stream::StreamGuard;
+use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, Result, ascii};
+use base::shutdown::Shutdown;
+use base::types::{AgentName, KeyedCounts, KeyedGuard, Principal, PromptId, SessionId};
+use events::api::{CancelCause, CreateSession, Problem, ProblemCode};
+use events::event::EventRef;
 use log::eventlog::{Item, Start};
 use sessions::conversation::{Conversation, ConversationKey, Notice, Turn, UserMessage};
 use sessions::projection::{Step, TurnProjector};
@@ -37,40 +40,30 @@ pub(crate) struct ChatTurn {
 }
 
 impl ChatTurn {
-    pub(super) fn feed(&self, gateway: &Gateway) -> Feed {
-        let reader = self.session.log().reader(Start::After(self.first_seq - 1));
-        let turn = TurnFilter {
-            prompt: self.prompt,
-            last_seq: self.last_seq,
-        };
-        Feed {
-            turn: Some(turn),
-            ..gateway.feed(Source::session(reader, self.session.clone()))
-        }
-    }
-
-    /// Cancels the turn if its client disconnects.
+    /// Cancels the turn if its client disconnects. If the client did not begin the turn, its disconnect cancels nothing.
     pub(crate) fn cancel_on_disconnect(&self, gateway: &Gateway) -> CancelOnDisconnect {
-        let shutdown = gateway.shutdown.clone();
-        let watchers = gateway.chat_watchers().clone();
-        let session = self.session.clone();
-        CancelOnDisconnect::new(shutdown, watchers, session, self.prompt, self.is_own)
+        let watchers = gateway.chat_watchers.clone();
+        CancelOnDisconnect {
+            watched: watchers.acquire((self.session.id(), self.prompt), usize::MAX),
+            watchers,
+            session: self.session.clone(),
+            prompt: self.prompt,
+            shutdown: gateway.shutdown.clone(),
+            complete: AtomicBool::new(!self.is_own),
+        }
     }
 
     /// Waits for the end of a turn whose response is not streamed, and returns the response of a turn that fails meanwhile. After
     /// the wait, the status is sent before the end is known.
-    pub(crate) async fn failed_early(
-        &self,
-        gateway: &Gateway,
-    ) -> Result<Option<Response>, ApiError> {
+    pub(crate) async fn failed_early(&self, gateway: &Gateway) -> Result<Option<Response>> {
         let ended = self.session.wait_ended(self.prompt, STATUS_WAIT).await?;
         let mut problem = match ended {
-            Some(ended) => match ended.error {
-                Some(error) => {
-                    serde_json::from_str(error.get()).unwrap_or_else(|_| Problem::internal())
-                }
-                None => return Ok(None),
-            },
+            Some(ended) => {
+                let Some(error) = ended.error else {
+                    return Ok(None);
+                };
+                serde_json::from_str(error.get()).unwrap_or_else(|_| Problem::internal())
+            }
             None if gateway.shutdown.is_draining() => Problem::new(
                 ProblemCode::Draining,
                 "the gateway is shutting down, and cancels the turn after timeouts.drain_timeout",
@@ -85,20 +78,15 @@ impl ChatTurn {
             problem.status = StatusCode::FAILED_DEPENDENCY.as_u16();
             problem.retryable = false;
         }
-        let mut response = ApiError::from(problem).into_response();
-        response
-            .headers_mut()
-            .insert(SESSION_ID, session_header(self.session.id()));
-        Ok(Some(response))
+        let session = [(SESSION_ID, ascii(self.session.id().to_string()))];
+        Ok(Some((session, ApiError::from(problem)).into_response()))
     }
 
     /// The same turn for a client that may not have begun it. Its disconnect cancels nothing.
     #[must_use]
-    pub(crate) fn of_others(self) -> Self {
-        Self {
-            is_own: false,
-            ..self
-        }
+    pub(crate) fn of_others(mut self) -> Self {
+        self.is_own = false;
+        self
     }
 
     pub(crate) async fn existing(
@@ -107,10 +95,9 @@ impl ChatTurn {
         session: SessionHandle,
         prompt: PromptId,
         notices: Vec<Notice>,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self> {
         let range = session.query().prompt_range(prompt).await?;
         let range = range.ok_or_else(ApiError::not_found)?;
-        let guard = gateway.streams().acquire(by)?;
         Ok(Self {
             session,
             prompt,
@@ -118,7 +105,7 @@ impl ChatTurn {
             last_seq: range.last_seq,
             notices,
             is_own: true,
-            guard,
+            guard: gateway.streams.acquire(by)?,
         })
     }
 }
@@ -128,28 +115,24 @@ pub(super) async fn may_be_seen(
     session: &SessionHandle,
     prompt: PromptId,
     range: PromptRange,
-) -> Result<bool, ApiError> {
+) -> Result<bool> {
     let mut reader = session.log().reader(Start::After(range.first_seq - 1));
     let last = range.last_seq.unwrap_or(u64::MAX);
     loop {
         match reader.next().await? {
             Item::Run(run) => {
-                let started = run
-                    .events()
-                    .any(|event| event.kind() == "prompt.started" && event.is_of(prompt));
+                let starts =
+                    |event: EventRef<'_>| event.kind() == "prompt.started" && event.is_of(prompt);
+                let started = run.events().any(starts);
                 if started || run.last_seq >= last {
                     return Ok(started);
                 }
             }
             Item::Ready { .. } => return Ok(false),
-            // Without its events, nothing says that the agent has not seen it.
+            // Without the events of the turn, assume that the agent has seen the prompt.
             Item::Reset { .. } | Item::End => return Ok(true),
         }
     }
-}
-
-pub(super) fn session_header(session: SessionId) -> HeaderValue {
-    HeaderValue::try_from(session.to_string()).expect("an id is plain ASCII")
 }
 
 /// The id that a client has for its conversation. A template that the client did not fill in is no id.
@@ -158,21 +141,12 @@ pub(super) fn given_id(id: &str) -> Option<&str> {
     (!id.is_empty() && id != "new" && !id.contains("{{")).then_some(id)
 }
 
-pub(super) fn conversation_key(
-    by: &Principal,
-    agent: &AgentName,
-    protocol: &str,
-    id: &str,
-) -> ConversationKey {
-    ConversationKey::new(by, agent, protocol, &format!("id:{id}"))
-}
-
 /// The session of the gateway that a client's id of a conversation names. Clients also have UUIDs of their own.
 pub(super) async fn named_session(
     gateway: &Gateway,
     by: &Principal,
     id: &str,
-) -> Result<Option<SessionId>, ApiError> {
+) -> Result<Option<SessionId>> {
     let Ok(session) = id.parse::<SessionId>() else {
         return Ok(None);
     };
@@ -198,7 +172,7 @@ impl LatestTurn {
         agent: &AgentName,
         protocol: &str,
         id: &str,
-    ) -> Result<Option<Self>, ApiError> {
+    ) -> Result<Option<Self>> {
         if let Some(session) = named_session(gateway, by, id).await? {
             let session = gateway.sessions.open(by, session).await?;
             let newest = session.query().prompts(None, 1).await?;
@@ -214,8 +188,8 @@ impl LatestTurn {
         let Some(id) = given_id(id) else {
             return Ok(None);
         };
-        let key = conversation_key(by, agent, protocol, id);
-        let conversation = gateway.conversations().get(&key).await;
+        let key = ConversationKey::new(by, agent, protocol, &format!("id:{id}"));
+        let conversation = gateway.conversations.get(&key).await;
         let conversation = conversation.map_err(ApiError::internal)?;
         let Some(Conversation { session, turns, .. }) = conversation.into_iter().next_back() else {
             return Ok(None);
@@ -223,13 +197,11 @@ impl LatestTurn {
         let Some(newest) = turns.last() else {
             return Ok(None);
         };
-        let prompt = newest.prompt_id();
-        let notices = newest.notices.clone();
         match gateway.sessions.open(by, session).await {
             Ok(session) => Ok(Some(Self {
                 session,
-                prompt,
-                notices,
+                prompt: newest.prompt_id(),
+                notices: newest.notices.clone(),
                 is_own: true,
                 turns,
             })),
@@ -247,21 +219,15 @@ impl LatestTurn {
     }
 
     /// The newest turns of the conversation, at most `max`, for a client that has no messages.
-    pub(crate) async fn history(&self, max: usize) -> Result<Vec<PastTurn<'_>>, ApiError> {
+    pub(crate) async fn history(&self, max: usize) -> Result<Vec<PastTurn<'_>>> {
         let first = self.turns.len().saturating_sub(max);
         turns_of(&self.session, &self.turns[first..]).await
     }
 
-    pub(crate) async fn attach(
-        self,
-        gateway: &Gateway,
-        by: &Principal,
-    ) -> Result<ChatTurn, ApiError> {
+    pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn> {
         let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notices).await?;
-        Ok(ChatTurn {
-            is_own: self.is_own,
-            ..turn
-        })
+        let is_own = self.is_own;
+        Ok(ChatTurn { is_own, ..turn })
     }
 }
 
@@ -271,14 +237,14 @@ pub(crate) async fn create_session(
     agent: AgentName,
     metadata: Option<Map<String, Value>>,
     trace: Option<TraceContext>,
-) -> Result<SessionHandle, ApiError> {
+) -> Result<SessionHandle> {
     let request = CreateSession {
         metadata,
         ..CreateSession::of(agent)
     };
-    let created = gateway.sessions.create(by, request, None, trace).await?;
-    let session = created.response.session_id;
-    Ok(gateway.sessions.open(by, session).await?)
+    let sessions = &gateway.sessions;
+    let created = sessions.create(by, request, None, None, trace).await?;
+    Ok(sessions.open(by, created.response.session_id).await?)
 }
 
 /// The blocks of a prompt before the message: the instructions, and the history of the client as text.
@@ -287,19 +253,21 @@ const MAX_LEADING: usize = 2;
 /// Calls `each` for the steps of a turn: to its end, or to the last event that exists.
 pub(crate) async fn steps_of(
     session: &SessionHandle,
-    (prompt, range): (PromptId, PromptRange),
+    prompt: PromptId,
+    range: PromptRange,
     mut each: impl FnMut(Step<'_>),
-) -> Result<(), ApiError> {
+) -> Result<()> {
     let mut projector = TurnProjector::default();
     let mut reader = session.log().reader(Start::After(range.first_seq - 1));
     let last = range.last_seq.unwrap_or(u64::MAX);
     loop {
         match reader.next().await? {
             Item::Run(run) => {
-                let events = run
-                    .events()
-                    .filter(|event| event.seq() <= last && event.is_of(prompt));
-                events.for_each(|event| projector.event(&event, &mut each));
+                for event in run.events() {
+                    if event.seq() <= last && event.is_of(prompt) {
+                        projector.event(&event, &mut each);
+                    }
+                }
                 if run.last_seq >= last {
                     return Ok(());
                 }
@@ -334,15 +302,14 @@ pub(super) fn message_id(session: SessionId, prompt: PromptId) -> String {
 pub(super) async fn turns_of<'a>(
     session: &'a SessionHandle,
     turns: &[Turn],
-) -> Result<Vec<PastTurn<'a>>, ApiError> {
+) -> Result<Vec<PastTurn<'a>>> {
     let mut past = Vec::new();
     for turn in turns {
         let prompt = turn.prompt_id();
+        let range = session.query().prompt_range(prompt).await?;
         // The client sends its own text again, also if another client edited it in the queue.
-        let (Some(range), Some(blocks)) = (
-            session.query().prompt_range(prompt).await?,
-            session.query().first_blocks(prompt).await?,
-        ) else {
+        let blocks = session.query().first_blocks(prompt).await?;
+        let (Some(range), Some(blocks)) = (range, blocks) else {
             past.clear();
             continue;
         };
@@ -367,4 +334,54 @@ pub(super) async fn turns_of<'a>(
         });
     }
     Ok(past)
+}
+
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Cancels a turn some seconds after its last client has disconnected. A turn that waits for an answer goes on.
+#[derive(Debug)]
+pub(crate) struct CancelOnDisconnect {
+    session: SessionHandle,
+    prompt: PromptId,
+    shutdown: Shutdown,
+    watchers: KeyedCounts<(SessionId, PromptId)>,
+    watched: Option<KeyedGuard<(SessionId, PromptId)>>,
+    complete: AtomicBool,
+}
+
+impl CancelOnDisconnect {
+    pub(super) fn completed(&self) {
+        self.complete.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for CancelOnDisconnect {
+    fn drop(&mut self) {
+        let _ = self.watched.take();
+        if self.complete.load(Ordering::Relaxed) || self.shutdown.is_draining() {
+            return;
+        }
+        let session = self.session.clone();
+        let prompt = self.prompt;
+        let watchers = self.watchers.clone();
+        let drained = self.shutdown.clone();
+        self.shutdown.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(GRACE) => {}
+                () = drained.drain_started() => return,
+            }
+            if watchers.count(&(session.id(), prompt)) > 0 {
+                return;
+            }
+            let now = session.snapshot().await;
+            if now.is_ok_and(|now| !now.requests.is_empty()) {
+                return;
+            }
+            let cancelled = session.cancel(Some(prompt), CancelCause::Disconnect, None);
+            if let Err(error) = cancelled.await {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "could not cancel the turn of a client that left");
+            }
+        });
+    }
 }

@@ -1,23 +1,16 @@
-//! Admission and bodies of requests, and the format of errors, for each chat protocol.
+//! The admission of requests, and the format of errors, for each chat protocol.
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
-use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use serde::de::DeserializeOwned;
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::surface::http::Gateway;
-use crate::surface::http::json;
-use crate::surface::http::{ApiError, FailedResponse, admit, method_not_allowed, panic_response};
-use crate::surface::http::{Authorized, RequiredScope};
-use crate::surface::http::{BodyLimit, has_media_type, read_body};
-use base::types::PublicPath;
-use events::api::{Problem, ProblemCode};
+use crate::surface::http::{FailedResponse, Gateway, method_not_allowed, panic_response};
+use events::api::{Problem, PublicPath};
 
 /// Tells the SDKs of `OpenAI` not to repeat a request.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -48,7 +41,7 @@ async fn respond(
     next: Next,
 ) -> Response {
     let public = request.extensions().get::<PublicPath>().cloned();
-    let mut response = admit(&gateway, request, next).await;
+    let mut response = gateway.admit(request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
         write_error(
@@ -95,23 +88,4 @@ fn error_body(problem: &Problem) -> serde_json::Value {
     let param = pointers.find(|pointer| !pointer.is_empty());
     body["error"] = json!({ "message": problem.detail, "type": kind, "code": problem.code.as_str(), "param": param });
     body
-}
-
-/// The largest body. It contains the whole history with all files. The limit of a prompt applies to the new message.
-const MAX_BODY: BodyLimit = BodyLimit::fixed(32 << 20);
-
-/// The key, the head and the body of a request.
-pub(crate) async fn read_json<S: RequiredScope, T: DeserializeOwned>(
-    gateway: &Gateway,
-    request: Request,
-) -> Result<(Authorized<S>, Parts, T), ApiError> {
-    let (parts, body) = request.into_parts();
-    let by = Authorized::from_parts(&parts)?;
-    if !has_media_type(&parts.headers, &["application/json"]) {
-        let detail = "the body must be application/json";
-        return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
-    }
-    let bytes = read_body(&parts, body, MAX_BODY, gateway.limits.body_timeout).await?;
-    let value = json::parse(&bytes, gateway.limits.max_json_depth)?;
-    Ok((by, parts, value))
 }

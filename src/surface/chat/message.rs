@@ -1,14 +1,137 @@
-//! Messages of chat clients as content blocks of ACP.
+//! The messages of a client with what it names and asks for, and messages as content blocks of ACP.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use crate::surface::http::ApiError;
+use crate::surface::http::{ApiError, Result, trace_context};
+use base::types::{AgentName, PromptId, SessionId};
 use events::api::ProblemCode;
-use sessions::conversation::{Digest, Notice, UserMessage};
-use wire::acp::PromptCapabilities;
+use sessions::conversation::{Digest, NewMessages, Notice, UserMessage};
+use wire::acp::{PromptCapabilities, TraceContext};
+
+/// In a request: the policy for a changed history. In a response: what the gateway did.
+pub(super) const HISTORY: HeaderName = HeaderName::from_static("x-acp-history");
+
+/// A client sends the same key with each repetition of a request.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The policy for a changed history. An agent cannot return to an earlier state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum HistoryPolicy {
+    #[default]
+    New,
+    Append,
+    Reject,
+}
+
+impl HistoryPolicy {
+    fn from_headers(headers: &HeaderMap) -> Result<Self> {
+        match headers.get(HISTORY).map(http::HeaderValue::as_bytes) {
+            None | Some(b"new") => Ok(Self::New),
+            Some(b"append") => Ok(Self::Append),
+            Some(b"reject") => Ok(Self::Reject),
+            Some(_) => {
+                let detail = "the header X-Acp-History must be new, append or reject";
+                Err(ApiError::invalid("", detail))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ChatRequest {
+    pub(crate) agent: AgentName,
+    /// The model that the agent should use, by the value of its option.
+    pub(crate) model: Option<String>,
+    pub(crate) protocol: &'static str,
+    pub(crate) conversation: Option<String>,
+    /// Conversations that are found by their history belong to this person or program of the client.
+    pub(crate) user: Option<String>,
+    /// The session that the client names. Its turns may come from other clients, so the history is not compared.
+    pub(crate) session: Option<SessionId>,
+    /// The session with the last answer in the history, if the answer has an id of the gateway.
+    pub(crate) answered_in: Option<SessionId>,
+    /// The messages that are new in this session.
+    pub(crate) new_messages: NewMessages,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) system: Option<String>,
+    pub(crate) policy: HistoryPolicy,
+    /// The client asks for another answer if it sends the message of a turn again.
+    pub(crate) asks_again: bool,
+    /// The client says that it repeats a request that failed.
+    pub(crate) is_retry: bool,
+    /// The client's id of the request. A request with the same id returns the existing turn.
+    pub(crate) id: Option<String>,
+    /// The turn after which the client sends its message, if it names one.
+    pub(crate) follows: Option<PromptId>,
+    /// The client must answer open questions before it sends a message.
+    pub(crate) answers_first: bool,
+    pub(crate) trace: Option<TraceContext>,
+}
+
+impl ChatRequest {
+    /// A request with these messages. The headers have the policy, the id of the request and the trace context.
+    pub(crate) fn new(
+        agent: AgentName,
+        protocol: &'static str,
+        messages: Vec<Message>,
+        headers: &HeaderMap,
+    ) -> Result<Self> {
+        let id = headers.get(IDEMPOTENCY_KEY).and_then(|id| id.to_str().ok());
+        Ok(Self {
+            agent,
+            model: None,
+            protocol,
+            conversation: None,
+            user: None,
+            session: None,
+            answered_in: None,
+            new_messages: NewMessages::Last,
+            messages,
+            system: None,
+            policy: HistoryPolicy::from_headers(headers)?,
+            asks_again: false,
+            is_retry: false,
+            id: id.map(ToOwned::to_owned),
+            follows: None,
+            answers_first: false,
+            trace: trace_context(headers),
+        })
+    }
+}
+
+/// The option with the category `model` among the options of a session.
+#[derive(Debug)]
+pub(crate) struct ModelOption {
+    pub(crate) id: String,
+    pub(crate) current: Option<String>,
+    pub(crate) values: Vec<String>,
+}
+
+impl ModelOption {
+    /// `None` if the agent has no such option.
+    pub(crate) fn of(options: Option<&RawValue>) -> Option<Self> {
+        let options: Vec<Value> = serde_json::from_str(options?.get()).ok()?;
+        let mut options = options.into_iter();
+        let option = options.find(|option| option["category"] == "model")?;
+        let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+        let mut values = Vec::new();
+        for entry in option["options"].as_array()? {
+            // A group has options of its own.
+            let in_group = entry["options"].as_array().into_iter().flatten();
+            let all = in_group.chain([entry]);
+            values.extend(all.filter_map(|entry| text(&entry["value"])));
+        }
+        Some(Self {
+            id: text(&option["id"]).or_else(|| text(&option["configId"]))?,
+            current: text(&option["currentValue"]),
+            values,
+        })
+    }
+}
 
 /// The transcript that a new session receives. A longer one has no beginning.
 const MAX_TRANSCRIPT_BYTES: usize = 256 << 10;
@@ -130,9 +253,8 @@ pub(crate) fn media_block(data: &str, media_type: Option<&str>, name: Option<&st
     let mut data = data;
     if let Some(rest) = data.strip_prefix("data:") {
         let (head, content) = rest.split_once(',').ok_or("a `data:` URL needs a comma")?;
-        let head = head
-            .strip_suffix(";base64")
-            .ok_or("a `data:` URL must be in base64")?;
+        let head = head.strip_suffix(";base64");
+        let head = head.ok_or("a `data:` URL must be in base64")?;
         declared = head.split(';').next();
         data = content;
     }
@@ -140,9 +262,8 @@ pub(crate) fn media_block(data: &str, media_type: Option<&str>, name: Option<&st
         .or(declared)
         .filter(|text| !text.is_empty())
         .unwrap_or("application/octet-stream");
-    let bytes = STANDARD
-        .decode(data)
-        .map_err(|_| "the data is not base64")?;
+    let bytes = STANDARD.decode(data);
+    let bytes = bytes.map_err(|_| "the data is not base64")?;
     for kind in ["image", "audio"] {
         if media_type.split('/').next() == Some(kind) {
             let block = json!({ "type": kind, "mimeType": media_type, "data": data });
@@ -206,7 +327,7 @@ impl PromptContent<'_> {
         &self,
         takes: PromptCapabilities,
         max_bytes: usize,
-    ) -> Result<(Box<RawValue>, Vec<Notice>), ApiError> {
+    ) -> Result<(Box<RawValue>, Vec<Notice>)> {
         let mut room = MAX_TRANSCRIPT_BYTES;
         loop {
             for takes in [takes, PromptCapabilities::default()] {
@@ -294,6 +415,20 @@ fn transcript(messages: &[Message], max: usize) -> Option<(String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_may_be_in_groups() {
+        let raw = r#"[{"id":"mode","category":"mode","options":[]},{"id":"m","category":"model","currentValue":"a",
+        "options":[{"value":"a","name":"A"},{"group":"g","name":"G","options":[{"value":"b"},{"value":"c"}]}]}]"#;
+        let option =
+            ModelOption::of(Some(serde_json::from_str(raw).expect("JSON"))).expect("an option");
+        assert_eq!(
+            (option.id.as_str(), option.current.as_deref()),
+            ("m", Some("a"))
+        );
+        assert_eq!(option.values, ["a", "b", "c"]);
+        assert!(ModelOption::of(None).is_none());
+    }
 
     #[test]
     fn media_has_the_block_of_its_type() {

@@ -4,11 +4,10 @@
 //! turn with the new message only. The events of the turn become frames of the protocol in the encoder of each surface.
 //!
 //! Read in this order:
-//! 1. `layers`: admission, bodies and errors. `message`: messages of clients as content blocks of ACP.
-//! 2. `chat_turn`: a turn of a conversation, also an earlier one. `abandon`: clients that disconnect. `request`: what a client sends.
-//!    `search`: its conversation. `turn`: the start of a turn. `approval`: answers to permission requests.
-//! 3. `frames`: frames, and the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of
-//!    a client, and the response with it.
+//! 1. `layers`: admission and errors. `message`: what a client sends, and its messages as content blocks of ACP.
+//! 2. `chat_turn`: a turn of a conversation, also an earlier one, and clients that disconnect. `search`: the conversation of a
+//!    request. `turn`: the start of a turn. `approval`: answers to permission requests.
+//! 3. `turn_encoder`: frames, a turn in the protocol of a client, and the response with it.
 //!
 //! Rules of the design:
 //!
@@ -23,24 +22,22 @@
 //!   copies a session only at its end.
 //! - A disconnect cancels a turn only after a delay, because a lost connection and a stop look the same.
 
-mod abandon;
 mod approval;
 mod chat_turn;
-mod frames;
 mod layers;
 mod message;
-mod request;
 mod search;
 mod turn;
 mod turn_encoder;
 
-pub(super) use abandon::CancelOnDisconnect;
-pub(super) use approval::{
-    Approval, Continued, QuestionId, answer, open_request, require_approve, send_answer,
+pub(super) use approval::{Approval, Continued, QuestionId, answer, open_request, send_answer};
+pub(super) use chat_turn::{
+    CancelOnDisconnect, ChatTurn, LatestTurn, PastTurn, SESSION_ID, create_session, steps_of,
 };
-pub(super) use chat_turn::{ChatTurn, LatestTurn, PastTurn, SESSION_ID, create_session, steps_of};
-pub(super) use frames::{Interrupted, Member, Members, done, frame, object};
-pub(super) use layers::{ErrorFormat, read_json, with_layers};
-pub(super) use message::{Converted, Message, file_block, media_block, resource_link, text_part};
-pub(super) use request::{ChatRequest, ModelOption};
-pub(super) use turn_encoder::{TurnEncoder, TurnWriter, respond};
+pub(super) use layers::{ErrorFormat, with_layers};
+pub(super) use message::{
+    ChatRequest, Converted, Message, ModelOption, file_block, media_block, resource_link, text_part,
+};
+pub(super) use turn_encoder::{
+    Member, Members, TurnEncoder, TurnWriter, done, frame, object, respond,
+};

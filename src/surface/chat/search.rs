@@ -4,11 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-use super::chat_turn::{conversation_key, given_id, may_be_seen};
-use super::message::Message;
-use super::request::ChatRequest;
-use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway};
-use base::types::{CancelCause, PromptId};
+use super::chat_turn::{given_id, may_be_seen};
+use super::message::{ChatRequest, Message};
+use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, Result};
+use base::types::PromptId;
+use events::api::CancelCause;
 use sessions::conversation::{
     Conversation, ConversationKey, Evidence, MAX_OF_HISTORY, Notice, Turn, TurnState,
 };
@@ -58,7 +58,7 @@ pub(super) struct Match {
     pub(super) newest: Option<PromptId>,
 }
 
-/// Whether the last answer in a request is that of a turn.
+/// How well the last answer in a request matches the answer of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Likeness {
     Other,
@@ -79,23 +79,16 @@ pub(super) struct Search<'a> {
 
 impl Search<'_> {
     pub(super) fn reference(&self) -> Reference {
-        let ChatRequest {
-            agent,
-            protocol,
-            conversation,
-            user,
-            session,
-            ..
-        } = self.request;
-        let key = |id: &str| ConversationKey::new(self.by, agent, protocol, id);
-        if let Some(session) = session {
+        let request = self.request;
+        let key = |id: &str| ConversationKey::new(self.by, &request.agent, request.protocol, id);
+        if let Some(session) = request.session {
             return Reference::ById(key(&format!("session:{session}")));
         }
-        if let Some(id) = conversation.as_deref().and_then(given_id) {
-            return Reference::ById(conversation_key(self.by, agent, protocol, id));
+        if let Some(id) = request.conversation.as_deref().and_then(given_id) {
+            return Reference::ById(key(&format!("id:{id}")));
         }
         let mut hash = Sha256::new();
-        hash.update(user.as_deref().unwrap_or_default());
+        hash.update(request.user.as_deref().unwrap_or_default());
         let messages = self.evidence.messages;
         let first_key = (messages.len() - 1).saturating_sub(self.unanswered() + 1);
         let mut keys = Vec::new();
@@ -124,8 +117,8 @@ impl Search<'_> {
     }
 
     /// The conversations under a key whose sessions exist, and whether there were others.
-    async fn stored(&self, key: &ConversationKey) -> Result<(Vec<Match>, bool), ApiError> {
-        let stored = self.gateway.conversations().get(key).await;
+    async fn stored(&self, key: &ConversationKey) -> Result<(Vec<Match>, bool)> {
+        let stored = self.gateway.conversations.get(key).await;
         let mut all = Vec::new();
         let mut are_missing = false;
         for conversation in stored.map_err(ApiError::internal)? {
@@ -149,12 +142,12 @@ impl Search<'_> {
     pub(super) async fn repeated(
         &self,
         reference: &Reference,
-    ) -> Result<Option<(Match, Vec<Notice>)>, ApiError> {
+    ) -> Result<Option<(Match, Vec<Notice>)>> {
         let Reference::ByHistory { whole, .. } = reference else {
             return Ok(None);
         };
         let is_first = self.evidence.messages.len() == 1;
-        // The same first words are those of many conversations.
+        // Many conversations begin with the same first message, so one message does not identify a conversation.
         if is_first && !self.evidence.is_retry && self.evidence.request.is_none() {
             return Ok(None);
         }
@@ -166,8 +159,9 @@ impl Search<'_> {
             if newest.run.is_some() && newest.run == self.evidence.request {
                 return Ok(Some((known, Vec::new())));
             }
-            let likeness = self.likeness(&known, before.len(), self.unanswered());
-            let likeness = likeness.await?;
+            let likeness = self
+                .likeness(&known, before.len(), self.unanswered())
+                .await?;
             if likeness > Likeness::Other {
                 likely.push((known, likeness));
             }
@@ -177,10 +171,8 @@ impl Search<'_> {
         }
         let is_certain = likely.len() == 1 && likely[0].1 > Likeness::Unknown;
         while let Some((known, likeness)) = likely.pop() {
-            let newest = known.conversation.turns.last();
-            let state = self
-                .state(&known.session, newest.expect("it has a turn"))
-                .await?;
+            let newest = known.conversation.turns.last().expect("it has a turn");
+            let state = self.state(&known.session, newest).await?;
             // A running turn whose response nobody reads lost its client.
             let is_open = match state {
                 TurnState::Running { is_read } => !is_read || likeness > Likeness::Unknown,
@@ -204,7 +196,7 @@ impl Search<'_> {
     pub(super) async fn known(
         &self,
         reference: &Reference,
-    ) -> Result<(Option<Match>, Vec<Notice>), ApiError> {
+    ) -> Result<(Option<Match>, Vec<Notice>)> {
         match reference {
             Reference::ById(key) => {
                 let (mut stored, are_missing) = self.stored(key).await?;
@@ -232,13 +224,14 @@ impl Search<'_> {
         }
     }
 
-    /// Of several conversations with the same messages of the user, the one whose last answer is that of the request. Without
-    /// such an answer, none of them is certain. A single one with another answer is continued, and the client is told.
+    /// Selects, from conversations with the same messages of the user, the one whose last answer matches the request.
+    /// If no answer matches, selects nothing, unless there is only one conversation. That one is continued, and if its
+    /// last answer differs, the client gets a notice.
     async fn of_answer(
         &self,
         mut all: Vec<Match>,
         unanswered: usize,
-    ) -> Result<(Option<Match>, Vec<Notice>), ApiError> {
+    ) -> Result<(Option<Match>, Vec<Notice>)> {
         let is_only = all.len() == 1;
         let mut best = None;
         for (at, known) in all.iter().enumerate() {
@@ -263,21 +256,12 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the last answer in the request is that of the first `turns` turns without the last `unanswered` ones. Clients change
-    /// answers: they cut reasoning and add sources.
-    async fn likeness(
-        &self,
-        known: &Match,
-        turns: usize,
-        unanswered: usize,
-    ) -> Result<Likeness, ApiError> {
-        let Match {
-            conversation,
-            session,
-            ..
-        } = known;
+    /// Compares the last answer in the request with the first `turns` turns, without the last `unanswered` of them. The
+    /// comparison is not exact, because clients change answers: they cut reasoning and add sources.
+    async fn likeness(&self, known: &Match, turns: usize, unanswered: usize) -> Result<Likeness> {
+        let conversation = &known.conversation;
         if let Some(answered_in) = self.request.answered_in {
-            return Ok(if answered_in == session.id() {
+            return Ok(if answered_in == known.session.id() {
                 Likeness::Same
             } else {
                 Likeness::Other
@@ -291,18 +275,14 @@ impl Search<'_> {
         };
         let turn = &conversation.turns[at];
         // A message that was sent together with the one after it has no answer of its own.
-        let mut after = conversation.turns[at + 1..].iter();
-        if after
-            .next()
-            .is_some_and(|after| after.prompt == turn.prompt)
-        {
+        let after = conversation.turns.get(at + 1);
+        if after.is_some_and(|after| after.prompt == turn.prompt) {
             return Ok(Likeness::Unknown);
         }
         let answer = without_space(&answer.text);
-        let own = session.query().prompt_state(turn.prompt_id()).await?;
-        let own = own
-            .map(|turn| without_space(&turn.text))
-            .unwrap_or_default();
+        let query = known.session.query();
+        let own = query.prompt_state(turn.prompt_id()).await?;
+        let own = own.map_or_else(String::new, |turn| without_space(&turn.text));
         Ok(if answer.is_empty() || own.is_empty() {
             Likeness::Unknown
         } else if own == answer {
@@ -315,20 +295,15 @@ impl Search<'_> {
     }
 
     /// The state of a turn whose message may have been sent again.
-    pub(super) async fn state(
-        &self,
-        session: &SessionHandle,
-        turn: &Turn,
-    ) -> Result<TurnState, ApiError> {
+    pub(super) async fn state(&self, session: &SessionHandle, turn: &Turn) -> Result<TurnState> {
         let prompt = turn.prompt_id();
         let Some(range) = session.query().prompt_range(prompt).await? else {
             return Ok(TurnState::Ended);
         };
         if range.last_seq.is_none() {
-            let readers = self.gateway.chat_watchers().count(&(session.id(), prompt));
-            return Ok(TurnState::Running {
-                is_read: readers > 0,
-            });
+            let readers = self.gateway.chat_watchers.count(&(session.id(), prompt));
+            let is_read = readers > 0;
+            return Ok(TurnState::Running { is_read });
         }
         let Some(turn) = session.query().prompt_state(prompt).await? else {
             return Ok(TurnState::Ended);
@@ -352,7 +327,7 @@ pub(super) enum Later {
     Answered,
 }
 
-pub(super) async fn later_turns(known: &Match) -> Result<Later, ApiError> {
+pub(super) async fn later_turns(known: &Match) -> Result<Later> {
     let Some(turn) = known.conversation.turns.last() else {
         return Ok(Later::None);
     };
@@ -372,7 +347,5 @@ pub(super) async fn later_turns(known: &Match) -> Result<Later, ApiError> {
 }
 
 fn without_space(text: &str) -> String {
-    text.chars()
-        .filter(|letter| !letter.is_whitespace())
-        .collect()
+    text.split_whitespace().collect()
 }

@@ -4,35 +4,33 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::value::to_raw_value;
 
 use super::chat_turn::{ChatTurn, create_session, message_id, named_session};
-use super::message::{Message, PromptContent, transcribed};
-use super::request::{ChatRequest, HistoryPolicy, ModelOption};
+use super::message::{
+    ChatRequest, HistoryPolicy, Message, ModelOption, PromptContent, transcribed,
+};
 use super::search::{Later, Match, Reference, Search, later_turns};
-use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, NewTurn};
-use base::types::{CancelCause, PromptId, SessionId};
-use events::api::{Problem, ProblemCode};
+use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, NewTurn, Result};
+use base::types::{PromptId, SessionId};
+use events::api::{CancelCause, Problem, ProblemCode};
 use sessions::conversation::{
     Conversation, ConversationKey, Decision, Digest, Evidence, Locked, Meaning, Notice, Turn,
     UserMessage, decide,
 };
 use sessions::session::{ClientCall, IdempotencyKey, PromptRequest, SessionHandle};
-use wire::acp::PromptCapabilities;
+use wire::acp::{PromptCapabilities, to_raw};
 
 impl ChatRequest {
     pub(crate) async fn begin(
         mut self,
         gateway: &Gateway,
         by: &Authorized<CanPrompt>,
-    ) -> Result<ChatTurn, ApiError> {
+    ) -> Result<ChatTurn> {
         if let (None, Some(id)) = (self.session, &self.conversation) {
             self.session = named_session(gateway, by, id).await?;
         }
-        let instructions = self
-            .messages
-            .iter()
-            .filter(|message| message.is_instruction());
+        let messages = self.messages.iter();
+        let instructions = messages.filter(|message| message.is_instruction());
         let texts = instructions.map(|message| &*message.text);
         let texts: Vec<&str> = self.system.as_deref().into_iter().chain(texts).collect();
         let texts = texts.join("\n\n");
@@ -43,35 +41,32 @@ impl ChatRequest {
                 "the last message must be one of the user: an agent cannot continue another one";
             return Err(ApiError::invalid("", detail));
         };
-        let Message {
-            blocks,
-            pointer,
-            unreadable,
-            ..
-        } = &self.messages[last];
-        if let Some((at, reason)) = unreadable {
-            return Err(ApiError::invalid(format!("{pointer}/{at}"), *reason));
+        let newest = &self.messages[last];
+        if let Some((at, reason)) = newest.unreadable {
+            return Err(ApiError::invalid(
+                format!("{}/{at}", newest.pointer),
+                reason,
+            ));
         }
-        if blocks.is_empty() {
+        if newest.blocks.is_empty() {
             let detail = "the last message must have a text or a file";
-            return Err(ApiError::invalid(pointer.clone(), detail));
+            return Err(ApiError::invalid(&*newest.pointer, detail));
         }
         let users = self.messages.iter().filter(|message| message.is_user());
         let users: Vec<&Message> = users.collect();
         let digests: Vec<UserMessage> = users.iter().map(|message| message.digest()).collect();
-        let evidence = Evidence {
-            messages: &digests,
-            request: Digest::of_id(self.id.as_deref()),
-            is_retry: self.is_retry,
-            asks_again: self.asks_again,
-            in_session: self.session.map(|_| self.new_messages),
-        };
         let search = Search {
             gateway,
             by,
             request: &self,
             before: &self.messages[..last],
-            evidence,
+            evidence: Evidence {
+                messages: &digests,
+                request: Digest::of_id(self.id.as_deref()),
+                is_retry: self.is_retry,
+                asks_again: self.asks_again,
+                in_session: self.session.map(|_| self.new_messages),
+            },
         };
         let users = &users;
         TurnStart { users, search }.run().await
@@ -94,14 +89,13 @@ struct NewPrompt<'a> {
 }
 
 impl<'a> TurnStart<'a> {
-    async fn run(self) -> Result<ChatTurn, ApiError> {
+    async fn run(self) -> Result<ChatTurn> {
         let reference = self.search.reference();
-        let conversations = self.search.gateway.conversations();
+        let conversations = &self.search.gateway.conversations;
         let locked = conversations.lock(reference.locked().clone()).await;
         if let Some((known, notices)) = self.search.repeated(&reference).await? {
-            return self
-                .carry_out(&locked, &reference, known, notices, None)
-                .await;
+            let turn = self.carry_out(&locked, &reference, known, notices, None);
+            return turn.await;
         }
         let (known, mut notices) = self.search.known(&reference).await?;
         let Some(known) = known else {
@@ -126,8 +120,8 @@ impl<'a> TurnStart<'a> {
                 }
             }
         }
-        self.carry_out(&locked, &reference, known, notices, failed)
-            .await
+        let turn = self.carry_out(&locked, &reference, known, notices, failed);
+        turn.await
     }
 
     /// Does what the request means for the conversation. `failed`: the newest turn of the session, if the client left it out.
@@ -138,7 +132,7 @@ impl<'a> TurnStart<'a> {
         known: Match,
         mut notices: Vec<Notice>,
         failed: Option<u32>,
-    ) -> Result<ChatTurn, ApiError> {
+    ) -> Result<ChatTurn> {
         let decision = match decide(&known.conversation, &self.search.evidence) {
             Meaning::Decided(decision) => decision,
             Meaning::SentAgain(again) => {
@@ -184,18 +178,13 @@ impl<'a> TurnStart<'a> {
         let replaced = turns.last().expect("there is a newest turn").clone();
         let first = turns.iter().position(|turn| turn.prompt == replaced.prompt);
         let replaced_turns = turns.split_off(first.expect("it is the newest one"));
-        let mut notices = vec![Notice::Again];
-        notices.extend(
-            replaced
-                .notices
-                .into_iter()
-                .filter(|notice| *notice != Notice::Again),
-        );
+        let earlier = replaced.notices.into_iter();
+        let earlier = earlier.filter(|notice| *notice != Notice::Again);
+        let notices = [Notice::Again].into_iter().chain(earlier).collect();
         let messages = self.search.evidence.messages;
         let pairs = replaced_turns.iter().rev().zip(messages.iter().rev());
-        let equal = pairs
-            .take_while(|(turn, message)| turn.message == message.content)
-            .count();
+        let equal = pairs.take_while(|(turn, message)| turn.message == message.content);
+        let equal = equal.count();
         // Other clients may have turns in the session.
         let is_first = turns.is_empty() && replaced.prompt == 1;
         let last = messages.len() - 1;
@@ -224,7 +213,7 @@ impl<'a> TurnStart<'a> {
         }
     }
 
-    async fn changed(&self, mut known: Match, kept: usize) -> Result<NewPrompt<'a>, ApiError> {
+    async fn changed(&self, mut known: Match, kept: usize) -> Result<NewPrompt<'a>> {
         match self.search.request.policy {
             HistoryPolicy::New => {
                 self.end_open_question(&known.session, known.newest, false)
@@ -235,7 +224,7 @@ impl<'a> TurnStart<'a> {
                 })
             }
             HistoryPolicy::Append => {
-                // From now on, the turns are those of the client's history.
+                // Remove the turns that the client's history does not contain. The agent still remembers them.
                 known.conversation.turns.truncate(kept);
                 Ok(NewPrompt {
                     known: Some(known),
@@ -261,29 +250,24 @@ impl<'a> TurnStart<'a> {
         locked: &Locked,
         reference: &Reference,
         new: NewPrompt<'_>,
-    ) -> Result<ChatTurn, ApiError> {
-        let NewPrompt {
-            known,
-            earlier,
-            first_new,
-            mut notices,
-            replaces,
-        } = new;
-        let has_turns = known
-            .as_ref()
-            .is_some_and(|known| !known.conversation.turns.is_empty());
+    ) -> Result<ChatTurn> {
+        let known = new.known;
+        let mut notices = new.notices;
+        let turns = known.as_ref().map(|known| &known.conversation.turns);
+        let has_turns = turns.is_some_and(|turns| !turns.is_empty());
         let is_first = match &known {
             Some(known) if !has_turns => {
                 let newest = known.session.query().prompts(None, 1).await?;
-                replaces == Some(1) || newest.prompts.is_empty()
+                new.replaces == Some(1) || newest.prompts.is_empty()
             }
             known => known.is_none(),
         };
-        let limit = self.search.gateway.limits.max_prompt_bytes;
+        let limit = self.search.gateway.limits.sessions.max_prompt_bytes;
+        let system = self.search.request.system.as_deref();
         let last = self.users.len() - 1;
         let mut content = PromptContent {
-            system: self.search.request.system.as_deref().filter(|_| is_first),
-            earlier,
+            system: if is_first { system } else { None },
+            earlier: new.earlier,
             joined: &[],
             last: self.users[last],
         };
@@ -307,7 +291,7 @@ impl<'a> TurnStart<'a> {
         };
         let takes = session.snapshot().await?.prompt_capabilities;
         let takes = takes.as_deref().map(PromptCapabilities::parse_any_version);
-        content.joined = &self.users[first_new..last];
+        content.joined = &self.users[new.first_new..last];
         let (blocks, lacks) = content.blocks(takes.unwrap_or_default(), limit)?;
         for notice in lacks {
             if !notices.contains(&notice) {
@@ -317,7 +301,6 @@ impl<'a> TurnStart<'a> {
         if !is_new {
             self.end_open_question(&session, newest, true).await?;
         }
-        let system = self.search.request.system.as_deref();
         let system = system.map(|text| Digest::of(text, []));
         if !is_first && system.is_some() && system != conversation.system {
             notices.push(Notice::Instructions);
@@ -325,34 +308,24 @@ impl<'a> TurnStart<'a> {
         conversation.system = system.or(conversation.system);
         conversation.sends_newest_only = has_turns && self.users.len() == 1;
         let before = conversation.turns.last().map_or(0, |turn| turn.prompt);
-        let before = replaces.unwrap_or(before);
+        let before = new.replaces.unwrap_or(before);
         let key = if notices.contains(&Notice::Appended) {
             None
         } else {
             self.key(reference.stored(), session.id(), before)
         };
         let prompt = PromptRequest {
-            blocks,
-            attachments: Vec::new(),
             queue: true,
             key,
             trace: self.search.request.trace.clone(),
-            acp_request: None,
-            broadcast: None,
-            serving: None,
+            ..PromptRequest::new(blocks)
         };
-        let turn =
-            NewTurn::begin::<ApiError>(self.search.gateway, self.search.by, &session, prompt, true)
-                .await;
-        let turn = match turn {
-            Ok(turn) => turn,
-            Err(error) => {
-                if is_new {
-                    let _ = session.delete(self.search.by, None, None).await;
-                }
-                return Err(error);
-            }
-        };
+        let Search { gateway, by, .. } = self.search;
+        let turn = NewTurn::begin::<ApiError>(gateway, by, &session, prompt, true).await;
+        if turn.is_err() && is_new {
+            let _ = session.delete(by, None, None).await;
+        }
+        let turn = turn?;
         let admitted = turn.admitted;
         let guard = turn.guard.expect("a held turn has a guard");
         let prompt = admitted.prompt.prompt_id;
@@ -363,13 +336,13 @@ impl<'a> TurnStart<'a> {
             );
         }
         // A new session received the earlier messages as text.
-        let first = if has_turns { first_new } else { 0 };
+        let first = if has_turns { new.first_new } else { 0 };
         let own_id = Digest::of(&message_id(session.id(), prompt), []);
         let messages = self.search.evidence.messages.iter().enumerate().skip(first);
         conversation.extend(messages.map(|(at, message)| {
             let mut turn = Turn::new(*message, prompt.number());
             turn.own_id = Some(own_id);
-            if at >= first_new {
+            if at >= new.first_new {
                 turn.notices.clone_from(&notices);
                 turn.run = self.search.evidence.request;
             }
@@ -404,11 +377,10 @@ impl<'a> TurnStart<'a> {
         }
         let message = self.search.evidence.messages.last()?.content;
         let mut body_hash = [0; 32];
-        body_hash[..16].copy_from_slice(message.bytes());
+        body_hash[..16].copy_from_slice(&message.bytes());
         let text = URL_SAFE_NO_PAD.encode(message.bytes());
-        let key = format!("{}-{text}", conversation.turn_key(session, before));
         Some(IdempotencyKey {
-            key,
+            key: format!("{}-{text}", conversation.turn_key(session, before)),
             route: "chat".to_owned(),
             body_hash,
         })
@@ -422,7 +394,7 @@ impl<'a> TurnStart<'a> {
         session: &SessionHandle,
         newest: Option<PromptId>,
         stays: bool,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         let open = session.snapshot().await?.requests;
         let waiting = open.iter().find_map(|open| open.prompt_id);
         let is_own = waiting.is_some() && waiting == newest;
@@ -444,7 +416,7 @@ impl<'a> TurnStart<'a> {
     }
 
     /// Sets the option of the agent for its model, if the client named another one.
-    async fn select_model(&self, session: &SessionHandle) -> Result<(), ApiError> {
+    async fn select_model(&self, session: &SessionHandle) -> Result<()> {
         let Some(model) = &self.search.request.model else {
             return Ok(());
         };
@@ -460,10 +432,9 @@ impl<'a> TurnStart<'a> {
             let detail = "the agent does not offer this model";
             return Err(ApiError::new(ProblemCode::NotFound, detail));
         }
-        let value = to_raw_value(model).map_err(ApiError::internal)?;
         let call = ClientCall::Config {
             option: option.id,
-            value,
+            value: to_raw(model),
         };
         session.call(self.search.by, call, None).await?;
         Ok(())

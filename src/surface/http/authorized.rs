@@ -16,6 +16,7 @@ pub(crate) trait RequiredScope {
 
 macro_rules! required_scopes {
     ($($name:ident: $scope:expr;)*) => {$(
+        #[derive(Debug, Clone)]
         pub(crate) struct $name;
 
         impl RequiredScope for $name {
@@ -34,6 +35,7 @@ required_scopes! {
     CanAdmin: Some(Scope::Admin);
 }
 
+#[derive(Debug, Clone)]
 pub(crate) struct Authorized<S> {
     admission: Arc<Admission>,
     scope: PhantomData<fn() -> S>,
@@ -41,19 +43,25 @@ pub(crate) struct Authorized<S> {
 
 impl<S> Authorized<S> {
     pub(crate) fn credential(&self) -> &Credential {
-        self.admission
-            .credential
-            .as_ref()
-            .expect("an `Authorized` always has a credential")
+        let credential = self.admission.credential.as_ref();
+        credential.expect("an `Authorized` always has a credential")
     }
 
     pub(crate) fn author(&self) -> Author {
-        self.credential().verified().author(self.admission.client)
+        self.credential().verified.author(self.admission.client)
     }
 
     /// The admission, for streams: a stream outlives its request and ends when its key ends.
     pub(crate) fn admission(&self) -> &Arc<Admission> {
         &self.admission
+    }
+
+    pub(crate) fn require(&self, scope: Scope) -> Result<(), AccessError> {
+        if self.scopes.contains(scope) {
+            Ok(())
+        } else {
+            Err(AccessError::MissingScope(scope))
+        }
     }
 }
 
@@ -61,7 +69,7 @@ impl<S> Deref for Authorized<S> {
     type Target = Principal;
 
     fn deref(&self) -> &Principal {
-        self.credential().principal()
+        &self.credential().verified.principal
     }
 }
 
@@ -82,9 +90,9 @@ impl<S: RequiredScope> Authorized<S> {
             admission: Arc::clone(admission.ok_or(AccessError::NoCredential)?),
             scope: PhantomData,
         };
-        match S::SCOPE.filter(|scope| !by.scopes.contains(*scope)) {
-            None => Ok(by),
-            Some(scope) => Err(AccessError::MissingScope(scope)),
+        if let Some(scope) = S::SCOPE {
+            by.require(scope)?;
         }
+        Ok(by)
     }
 }

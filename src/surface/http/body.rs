@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::BodyExt;
 use memmap2::{MmapMut, MmapOptions};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -20,7 +20,7 @@ const CODING_CHARS: usize = 64;
 
 /// A body up to this size is in memory of the allocator.
 const MAX_SMALL_BYTES: usize = 64 << 10;
-/// Bounds of the reading of a rejected body: its bytes, its time, and the time without a byte.
+/// The limits for discarding a rejected body: its bytes, the total time, and the time without a byte.
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 const DISCARD_SILENCE: Duration = Duration::from_millis(500);
@@ -82,25 +82,28 @@ impl fmt::Display for BodyLimit {
 pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), BodyError> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let encoded = codings.find(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"));
-    encoded.map_or(Ok(()), |coding| {
-        let coding = String::from_utf8_lossy(coding.as_bytes());
-        Err(BodyError::Encoded(
-            coding.chars().take(CODING_CHARS).collect(),
-        ))
-    })
+    let Some(coding) = encoded else { return Ok(()) };
+    let coding = String::from_utf8_lossy(coding.as_bytes());
+    let shown = coding.chars().take(CODING_CHARS).collect();
+    Err(BodyError::Encoded(shown))
+}
+
+/// A header value of ids, names and digits.
+pub(crate) fn ascii(text: impl Into<String>) -> HeaderValue {
+    HeaderValue::try_from(text.into()).expect("ids, names and digits are plain ASCII")
+}
+
+/// The values of all headers with this name that are plain text.
+pub(crate) fn header_texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(name).iter();
+    values.filter_map(|value| value.to_str().ok())
 }
 
 /// Whether a request has exactly one `Content-Type`, and it is one of `types` with any parameters.
 pub(crate) fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
-    let mut given = headers
-        .get_all(CONTENT_TYPE)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    let essence = given
-        .next()
-        .and_then(|text| text.split(';').next())
-        .map(str::trim)
-        .unwrap_or_default();
+    let mut given = header_texts(headers, CONTENT_TYPE);
+    let essence = given.next().and_then(|text| text.split(';').next());
+    let essence = essence.map(str::trim).unwrap_or_default();
     given.next().is_none() && types.iter().any(|name| essence.eq_ignore_ascii_case(name))
 }
 
@@ -229,10 +232,8 @@ impl BodyBuffer {
     fn extend(&mut self, data: &[u8]) -> Result<(), BodyMemoryFull> {
         let next = self.bytes + data.len();
         if self.pages.is_none() && next > MAX_SMALL_BYTES {
-            let pages = MmapOptions::new()
-                .len(self.max)
-                .no_reserve_swap()
-                .map_anon();
+            let mut options = MmapOptions::new();
+            let pages = options.len(self.max).no_reserve_swap().map_anon();
             let mut pages = pages.map_err(|_| BodyMemoryFull::Total)?;
             pages[..self.bytes].copy_from_slice(&self.small);
             self.small = Vec::new();
@@ -249,8 +250,9 @@ impl BodyBuffer {
 
 impl AsRef<[u8]> for BodyBuffer {
     fn as_ref(&self) -> &[u8] {
-        self.pages
-            .as_ref()
-            .map_or(self.small.as_slice(), |pages| &pages[..self.bytes])
+        match &self.pages {
+            Some(pages) => &pages[..self.bytes],
+            None => &self.small,
+        }
     }
 }

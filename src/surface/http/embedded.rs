@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
+use super::body::{ascii, header_texts};
 use crate::server::SharedBody;
 
 /// A response with an embedded file. The bytes are not copied, so a client that reads slowly occupies no
@@ -37,29 +38,26 @@ pub(crate) fn revalidated(
         let known = known.as_bytes();
         known.strip_prefix(b"W/").unwrap_or(known) == etag.as_bytes()
     });
-    let mut response = if known {
+    let response = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         response()
     };
-    response.headers_mut().insert(header::ETAG, etag.clone());
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
+    let no_cache = HeaderValue::from_static("no-cache");
+    let headers = [
+        (header::ETAG, etag.clone()),
+        (header::CACHE_CONTROL, no_cache),
+    ];
+    (headers, response).into_response()
 }
 
 pub(crate) fn etag(hash: &[u8; 32]) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash)))
-        .expect("base64 is plain ASCII")
+    ascii(format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash)))
 }
 
 /// Whether `Accept-Encoding` names the encoding with a weight that is not zero (RFC 9110, section 12.5.3).
 pub(crate) fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
-    let given = headers
-        .get_all(header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
+    let given = header_texts(headers, header::ACCEPT_ENCODING);
     given.flat_map(|value| value.split(',')).any(|part| {
         let mut words = part.split(';').map(str::trim);
         let is_named = words

@@ -4,6 +4,7 @@
 //! response carries the error as an extension. The outermost layer writes the problem document with the
 //! request id, so all problems of the gateway have the same form.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::authorized::AccessError;
-use super::body::BodyError;
+use super::body::{BodyError, ascii};
 use super::json::JsonError;
 use crate::auth::{AdmissionError, INVALID_TOKEN};
 use crate::server::{AdmitError, BodyMemoryFull};
 use base::telemetry::ErrorChain;
-use base::types::{LimitExceeded, Scope};
+use base::types::Scope;
 use events::api::{Problem, ProblemCode};
 use sessions::session::ToProblem;
 
@@ -32,10 +33,11 @@ pub struct ApiError {
     problem: Box<Problem>,
     /// The internal cause. Only the log shows it.
     cause: Option<BoxError>,
-    limit: Option<LimitExceeded>,
     /// The error of the admission, which selects the challenge of a 401.
     admission: Option<AdmissionError>,
 }
+
+pub type Result<T, E = ApiError> = std::result::Result<T, E>;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -53,10 +55,8 @@ impl ApiError {
     }
 
     pub(crate) fn not_found() -> Self {
-        Self::new(
-            ProblemCode::NotFound,
-            "the resource does not exist, or this key has no access to it",
-        )
+        let detail = "the resource does not exist, or this key has no access to it";
+        Self::new(ProblemCode::NotFound, detail)
     }
 
     /// An internal error. The client receives only the request id.
@@ -96,13 +96,10 @@ impl ApiError {
         if let Some(scope) = self.problem.required_scope {
             return Some(insufficient_scope(scope));
         }
-        (self.problem.status == StatusCode::UNAUTHORIZED).then(|| {
-            HeaderValue::from_static(
-                self.admission
-                    .as_ref()
-                    .map_or(INVALID_TOKEN, AdmissionError::challenge),
-            )
-        })
+        let admission = self.admission.as_ref();
+        let challenge = admission.map_or(INVALID_TOKEN, AdmissionError::challenge);
+        let is_unauthorized = self.problem.status == StatusCode::UNAUTHORIZED;
+        is_unauthorized.then(|| HeaderValue::from_static(challenge))
     }
 
     pub(crate) fn log(&self) {
@@ -115,10 +112,9 @@ impl ApiError {
 /// The challenge of a key without a scope (RFC 6750, section 3.1).
 fn insufficient_scope(scope: Scope) -> HeaderValue {
     let name = scope.name();
-    HeaderValue::try_from(format!(
+    ascii(format!(
         "Bearer realm=\"acp-gateway\", error=\"insufficient_scope\", scope=\"{name}\""
     ))
-    .expect("names of scopes are plain ASCII")
 }
 
 impl IntoResponse for ApiError {
@@ -133,22 +129,32 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.problem.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if let Some(limit) = &self.limit {
-            for (name, value) in [
-                (RATELIMIT_POLICY, limit.policy()),
-                (RATELIMIT, limit.remaining()),
-            ] {
-                headers.insert(
-                    name,
-                    HeaderValue::try_from(value).expect("names and numbers are plain ASCII"),
-                );
-            }
+        if let Some(limit) = &self.problem.limit {
+            headers.insert(RATELIMIT_POLICY, ascii(limit.policy()));
+            headers.insert(RATELIMIT, ascii(limit.remaining()));
         }
-        response
-            .extensions_mut()
-            .insert(FailedResponse(Arc::new(self)));
+        let failed = FailedResponse(Arc::new(self));
+        response.extensions_mut().insert(failed);
         response
     }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature is that of the panic layer"
+)]
+pub(crate) fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("(the panic message is not a string)");
+    ApiError::internal(format!("a handler panicked: {text}")).into_response()
+}
+
+pub(crate) async fn method_not_allowed() -> ApiError {
+    let detail = "this path supports only the methods in the Allow header";
+    ApiError::new(ProblemCode::MethodNotAllowed, detail)
 }
 
 impl From<AdmissionError> for ApiError {
@@ -227,7 +233,6 @@ impl<E: ToProblem> From<E> for ApiError {
         Self {
             problem: Box::new(error.problem()),
             cause: None,
-            limit: error.limit().cloned(),
             admission: None,
         }
     }

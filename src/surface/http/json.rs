@@ -22,11 +22,8 @@ pub(crate) enum JsonError {
     },
 }
 
-pub(crate) fn parse<'a, T: Deserialize<'a>>(
-    bytes: &'a [u8],
-    max_depth: usize,
-) -> Result<T, JsonError> {
-    jsonrpc::check_depth(bytes, max_depth).map_err(|deep| JsonError::Invalid {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, JsonError> {
+    jsonrpc::check_depth(bytes, jsonrpc::MAX_DEPTH).map_err(|deep| JsonError::Invalid {
         pointer: String::new(),
         detail: deep.to_string(),
     })?;
@@ -77,7 +74,7 @@ impl JsonError {
     }
 }
 
-/// The message of serde without the value that it quotes: a prompt or a key at a wrong place is in no error.
+/// Removes the quoted value from a message of serde, so that no error contains a prompt or a key from a wrong position.
 fn without_value(text: &str) -> String {
     for (before, after) in [
         (" string \"", "\", expected "),
@@ -121,7 +118,7 @@ fn without_types(text: &str) -> String {
 }
 
 /// A member of a JSON pointer (RFC 6901, section 3).
-fn escaped(member: &str) -> String {
+pub(crate) fn escaped(member: &str) -> String {
     member.replace('~', "~0").replace('/', "~1")
 }
 
@@ -162,7 +159,7 @@ mod tests {
     }
 
     fn error(json: &str) -> String {
-        parse::<Outer>(json.as_bytes(), 16).unwrap_err().to_string()
+        parse::<Outer>(json.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
@@ -182,11 +179,11 @@ mod tests {
         assert!(error(r#"{"list":[{"number":1},[2]]}"#).starts_with("/list/1: "));
         assert!(!error(r#"{"kind":[]}"#).contains("Kind"));
         let whole = br#"{"inner":{"number":1},"list":[{"number":2}],"kind":{"two":{"inner":{"number":3}}},"raw":[1,{}]}"#;
-        let whole: Outer = parse(whole, 16).unwrap();
+        let whole: Outer = parse(whole).unwrap();
         assert_eq!(whole.inner.unwrap().number + whole.list[0].number, 3);
         assert!(matches!(whole.kind, Some(Kind::Two { inner }) if inner.number == 3));
         assert_eq!(whole.raw.unwrap().get(), "[1,{}]");
-        let unit: Outer = parse(br#"{"kind":"one"}"#, 16).unwrap();
+        let unit: Outer = parse(br#"{"kind":"one"}"#).unwrap();
         assert!(matches!(unit.kind, Some(Kind::One)));
     }
 

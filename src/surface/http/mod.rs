@@ -2,37 +2,37 @@
 //! a request, and the start of a turn.
 //!
 //! Read in this order:
-//! 1. `state`: the components of the gateway. `admission`, `authorized`: who sends a request, and its scope.
+//! 1. `state`: the components of the gateway, and the admission of a request. `authorized`: who sends a request, and its scope.
 //! 2. `request`, `body`, `json`: the parts of a request.
 //! 3. `error`: the only place that maps errors to statuses. Each surface writes them in its own format.
-//! 4. `turn`: the calls that several surfaces perform in the same way. `embedded`: files of the binary.
+//! 4. `turn`: the calls that several surfaces perform in the same way. `socket`: the start and the end of a WebSocket. `embedded`: files of the binary.
 
-mod admission;
 mod authorized;
 mod body;
 mod embedded;
 mod error;
 pub(crate) mod json;
+pub mod limits;
 mod request;
+mod socket;
 mod state;
 mod turn;
 
-pub(crate) use admission::{admit, method_not_allowed, panic_response};
 pub(crate) use authorized::{
     AccessError, Authorized, CanAdmin, CanApprove, CanFiles, CanFleet, CanPrompt, CanRead, HasKey,
-    RequiredScope,
 };
 pub(crate) use body::{
-    BodyError, BodyLimit, check_coding, declared_bytes, discard_rest, has_media_type, read_body,
-    waits_for_continue,
+    BodyError, BodyLimit, ascii, check_coding, declared_bytes, discard_rest, has_media_type,
+    header_texts, read_body, waits_for_continue,
 };
 pub(crate) use embedded::{accepts_encoding, embedded, etag, revalidated};
-pub use error::ApiError;
-pub(crate) use error::FailedResponse;
+pub use error::{ApiError, Result};
+pub(crate) use error::{FailedResponse, method_not_allowed, panic_response};
 pub(crate) use request::{
-    ApiRequest, IfNoneMatch, JsonBody, LargeJsonBody, OptionalJsonBody, Page,
-    set_preference_applied, set_replayed, trace_context,
+    AnyQuery, ApiRequest, IfNoneMatch, JsonBody, OptionalJsonBody, Page, PreferenceApplied,
+    PromptSize, Replayed, WholeHistory, location, trace_context,
 };
 pub use request::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait};
+pub(crate) use socket::{accept_socket, close_frame, send_last};
 pub use state::{Gateway, GatewayParts};
 pub(crate) use turn::{NewTurn, call_sign_in, turn_feed};

@@ -1,13 +1,14 @@
 //! The parts of a request as extractors: scope, path, query, headers and JSON bodies.
 
 use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::response::{IntoResponse, Response};
-use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body::Body as _;
@@ -15,13 +16,14 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::authorized::{Authorized, RequiredScope};
-use super::body::{BodyLimit, ReceivedBody, has_media_type, read_body};
-use super::error::ApiError;
+use super::body::{BodyLimit, ReceivedBody, ascii, has_media_type, header_texts, read_body};
+use super::error::{ApiError, Result};
 use super::json;
 use super::state::Gateway;
 
+use crate::config::Limits;
 use agents::agent::AgentSpec;
-use base::types::{AgentName, Limits, SessionId};
+use base::types::{AgentName, SessionId};
 use events::api::ProblemCode;
 use sessions::session::{IdempotencyKey, SessionHandle};
 use wire::acp::TraceContext;
@@ -45,21 +47,21 @@ where
 {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, gateway: &Gateway) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, gateway: &Gateway) -> Result<Self> {
         let by = Authorized::from_parts(parts)?;
         let ids = Path::from_request_parts(parts, gateway).await;
         let Path(ids) = ids.map_err(|_| ApiError::not_found())?;
-        let trace = trace_context(&parts.headers);
-        let params = Q::from_request_parts(parts, gateway).await?;
         Ok(Self {
             gateway: gateway.clone(),
             by,
             ids,
-            trace,
-            params,
+            trace: trace_context(&parts.headers),
+            params: Q::from_request_parts(parts, gateway).await?,
         })
     }
 }
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// `Prefer: wait=N` (RFC 7240): how long the client accepts to wait, in seconds. A malformed value counts as
 /// absent.
@@ -80,28 +82,33 @@ impl<G: Send + Sync> FromRequestParts<G> for PreferWait {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
-        let preferences = parts
-            .headers
-            .get_all("prefer")
-            .iter()
-            .filter_map(|value| value.to_str().ok());
+        let preferences = header_texts(&parts.headers, PREFER);
+        let preferences = preferences.flat_map(|value| value.split([',', ';']));
         let wait = preferences
-            .flat_map(|value| value.split([',', ';']))
             .filter_map(|preference| preference.split_once('='))
-            .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
-            .and_then(|(_, seconds)| seconds.trim().trim_matches('"').parse().ok());
-        Ok(Self(wait))
+            .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"));
+        let seconds = wait.map(|(_, seconds)| seconds.trim().trim_matches('"').parse());
+        Ok(Self(seconds.and_then(Result::ok)))
     }
 }
 
-pub(crate) fn set_preference_applied(response: &mut Response, wait: Option<Duration>) {
-    if let Some(wait) = wait {
-        let applied = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
-            .expect("digits are plain ASCII");
-        response
-            .headers_mut()
-            .insert(HeaderName::from_static("preference-applied"), applied);
+/// The header of a response that was held for this time.
+pub(crate) struct PreferenceApplied(pub(crate) Option<Duration>);
+
+impl IntoResponseParts for PreferenceApplied {
+    type Error = Infallible;
+
+    fn into_response_parts(self, mut parts: ResponseParts) -> Result<ResponseParts, Infallible> {
+        if let Some(wait) = self.0 {
+            let applied = ascii(format!("wait={}", wait.as_secs()));
+            parts.headers_mut().insert("preference-applied", applied);
+        }
+        Ok(parts)
     }
+}
+
+pub(crate) fn location(path: impl Into<String>) -> [(HeaderName, HeaderValue); 1] {
+    [(LOCATION, ascii(path))]
 }
 
 pub struct IdempotencyHeader {
@@ -111,22 +118,26 @@ pub struct IdempotencyHeader {
 
 impl IdempotencyHeader {
     pub fn bind(self, body: &[u8]) -> Option<IdempotencyKey> {
-        let key = self.key?;
         Some(IdempotencyKey {
-            key,
+            key: self.key?,
             route: self.route,
             body_hash: Sha256::digest(body).into(),
         })
     }
 }
 
-pub(crate) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// The header of a response that repeats the one to an earlier request with the same key.
+pub(crate) struct Replayed(pub(crate) bool);
 
-pub(crate) fn set_replayed(response: &mut Response, replayed: bool) {
-    if replayed {
-        response
-            .headers_mut()
-            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+impl IntoResponseParts for Replayed {
+    type Error = Infallible;
+
+    fn into_response_parts(self, mut parts: ResponseParts) -> Result<ResponseParts, Infallible> {
+        if self.0 {
+            let replayed = HeaderValue::from_static("true");
+            parts.headers_mut().insert("idempotency-replayed", replayed);
+        }
+        Ok(parts)
     }
 }
 
@@ -135,7 +146,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self> {
         let key = match single_header(&parts.headers, &IDEMPOTENCY_KEY) {
             Ok(None) => None,
             Ok(Some(key)) if is_valid_key(key) => Some(key.to_owned()),
@@ -164,12 +175,12 @@ pub struct IfMatch(pub Option<Vec<String>>);
 impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
-        let tags = entity_tags(&parts.headers, &IF_MATCH, "If-Match", parse_strong_tags)?;
-        Ok(Self(tags.and_then(|tags| match tags {
-            EntityTags::Any => None,
-            EntityTags::Listed(tags) => Some(tags),
-        })))
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self> {
+        let tags = entity_tags(&parts.headers, &IF_MATCH, "If-Match", false)?;
+        Ok(Self(match tags {
+            None | Some(EntityTags::Any) => None,
+            Some(EntityTags::Listed(tags)) => Some(tags),
+        }))
     }
 }
 
@@ -179,8 +190,8 @@ pub struct Conditions(pub Precondition);
 impl<G: Send + Sync> FromRequestParts<G> for Conditions {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
-        let if_match = entity_tags(&parts.headers, &IF_MATCH, "If-Match", parse_strong_tags)?;
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self> {
+        let if_match = entity_tags(&parts.headers, &IF_MATCH, "If-Match", false)?;
         let IfNoneMatch(if_none_match) = IfNoneMatch::read(&parts.headers)?;
         Ok(Self(Precondition {
             if_match,
@@ -194,61 +205,49 @@ impl<G: Send + Sync> FromRequestParts<G> for Conditions {
 pub(crate) struct IfNoneMatch(Option<EntityTags>);
 
 impl IfNoneMatch {
-    fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
-        entity_tags(headers, &IF_NONE_MATCH, "If-None-Match", |list| {
-            parse_tags(list, true)
-        })
-        .map(Self)
+    fn read(headers: &HeaderMap) -> Result<Self> {
+        entity_tags(headers, &IF_NONE_MATCH, "If-None-Match", true).map(Self)
     }
 
     /// Returns 304 if the client has cached the representation with this tag. Otherwise returns the response,
     /// with the tag.
     pub(crate) fn respond(&self, etag: &str, answer: impl FnOnce() -> Response) -> Response {
         let opaque = etag.trim_start_matches("W/");
-        let unchanged = self
-            .0
-            .as_ref()
-            .is_some_and(|tags| tags.matches(Some(opaque)));
-        let mut response = if unchanged {
+        let known = self.0.as_ref();
+        let response = if known.is_some_and(|tags| tags.matches(Some(opaque))) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
             answer()
         };
-        let etag = HeaderValue::try_from(etag).expect("cursors are plain ASCII");
-        response.headers_mut().insert(ETAG, etag);
-        response
+        ([(ETAG, ascii(etag))], response).into_response()
     }
 }
 
 impl<G: Send + Sync> FromRequestParts<G> for IfNoneMatch {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self> {
         Self::read(&parts.headers)
     }
 }
 
-/// The tags of all headers with this name. The error contains the name as `shown`.
+/// The tags of all headers with this name, with or without weak ones. The error contains the name as `shown`.
 fn entity_tags(
     headers: &HeaderMap,
     name: &HeaderName,
     shown: &str,
-    parse: impl Fn(&str) -> Option<Vec<String>>,
-) -> Result<Option<EntityTags>, ApiError> {
+    keep_weak: bool,
+) -> Result<Option<EntityTags>> {
     let mut listed = None;
     for value in headers.get_all(name) {
         let value = value.to_str().ok().map(str::trim);
-        match value.and_then(&parse) {
+        match value.and_then(|list| parse_tags(list, keep_weak)) {
             Some(more) => listed.get_or_insert_with(Vec::new).extend(more),
             None if value == Some("*") => return Ok(Some(EntityTags::Any)),
             None => return Err(ApiError::invalid(shown, "expected ETags, or *")),
         }
     }
     Ok(listed.map(EntityTags::Listed))
-}
-
-fn parse_strong_tags(list: &str) -> Option<Vec<String>> {
-    parse_tags(list, false)
 }
 
 /// Parses a list such as `"a", W/"b"`, with or without its weak tags. Returns `None` if the list is
@@ -295,11 +294,7 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
 /// The trace context of `traceparent` and `tracestate`. The W3C specification requires that servers
 /// ignore a malformed one.
 pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-    };
+    let text = |name| headers.get(name)?.to_str().ok();
     TraceContext::parse(text("traceparent")?, text("tracestate"))
 }
 
@@ -321,28 +316,24 @@ pub struct Params(Vec<(String, String)>);
 
 impl Params {
     pub fn all(&mut self, name: &str) -> Vec<String> {
-        self.0
-            .extract_if(.., |(key, _)| key == name)
-            .map(|(_, value)| value)
-            .collect()
+        let found = self.0.extract_if(.., |(key, _)| key == name);
+        found.map(|(_, value)| value).collect()
     }
 
     /// The members of an object parameter, written as `name.key=value` or `name[key]=value`.
     pub fn members(&mut self, name: &str) -> Vec<(String, String)> {
         let key = |given: &str| {
             let rest = given.strip_prefix(name)?;
-            let key = rest
-                .strip_prefix('.')
-                .or_else(|| rest.strip_prefix('[')?.strip_suffix(']'));
+            let in_brackets = || rest.strip_prefix('[')?.strip_suffix(']');
+            let key = rest.strip_prefix('.').or_else(in_brackets);
             key.map(str::to_owned)
         };
         let found = self.0.extract_if(.., |(given, _)| key(given).is_some());
-        found
-            .filter_map(|(given, value)| Some((key(&given)?, value)))
-            .collect()
+        let members = found.filter_map(|(given, value)| Some((key(&given)?, value)));
+        members.collect()
     }
 
-    pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+    pub fn text(&mut self, name: &str) -> Result<Option<String>> {
         let mut values = self.all(name);
         if values.len() > 1 {
             let detail = "this parameter must not be repeated";
@@ -351,7 +342,7 @@ impl Params {
         Ok(values.pop())
     }
 
-    pub fn short(&mut self, name: &str, max: usize) -> Result<Option<String>, ApiError> {
+    pub fn short(&mut self, name: &str, max: usize) -> Result<Option<String>> {
         let text = self.text(name)?;
         if text.as_ref().is_some_and(|text| text.chars().count() > max) {
             let detail = format!("expected at most {max} characters");
@@ -361,17 +352,9 @@ impl Params {
     }
 
     /// `expected` describes a valid value in the error message.
-    pub fn parsed<T: FromStr>(
-        &mut self,
-        name: &str,
-        expected: &str,
-    ) -> Result<Option<T>, ApiError> {
-        let text = self.text(name)?;
-        text.map(|text| {
-            text.parse()
-                .map_err(|_| ApiError::invalid(name, format!("expected {expected}")))
-        })
-        .transpose()
+    pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Result<Option<T>> {
+        let parsed = self.text(name)?.map(|text| text.parse()).transpose();
+        parsed.map_err(|_| ApiError::invalid(name, format!("expected {expected}")))
     }
 
     /// A value of an enum of the API. `expected` lists the values.
@@ -379,17 +362,17 @@ impl Params {
         &mut self,
         name: &str,
         expected: &str,
-    ) -> Result<Option<T>, ApiError> {
+    ) -> Result<Option<T>> {
         let value = self.text(name)?.map(serde_json::Value::from);
         let parsed = value.map(serde_json::from_value).transpose();
         parsed.map_err(|_| ApiError::invalid(name, format!("expected {expected}")))
     }
 
-    pub fn flag(&mut self, name: &str, default: bool) -> Result<bool, ApiError> {
+    pub fn flag(&mut self, name: &str, default: bool) -> Result<bool> {
         Ok(self.parsed(name, "true or false")?.unwrap_or(default))
     }
 
-    pub fn limit(&mut self, default: usize, max: usize) -> Result<usize, ApiError> {
+    pub fn limit(&mut self, default: usize, max: usize) -> Result<usize> {
         let limit: Option<usize> = self.parsed("limit", "a number")?;
         match limit {
             None => Ok(default),
@@ -398,43 +381,54 @@ impl Params {
         }
     }
 
-    /// The position and the size of a page of a list that is complete in memory. `K` identifies an entry.
-    pub fn page<K: FromStr>(&mut self) -> Result<Page<K>, ApiError> {
-        Ok(Page {
-            after: self.parsed("cursor", "the nextCursor of a previous page")?,
-            limit: self.limit(Page::<K>::MAX, Page::<K>::MAX)?,
-        })
-    }
-
-    pub fn finish(&self) -> Result<(), ApiError> {
-        self.0.first().map_or(Ok(()), |(name, _)| {
-            Err(ApiError::invalid(name, "unknown parameter"))
-        })
+    pub fn finish(&self) -> Result<()> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
+        }
     }
 }
 
-/// A page of a list that is complete in memory. The entries have a unique key that never changes, so that a client that pages sees
-/// each entry once, also if entries are added or removed.
-pub struct Page<K> {
+/// The pagination parameters of a list that is held in memory: the start and the size of the page. The entries have a
+/// unique key `K` that never changes, so that a client that pages sees each entry once, also if entries are added or
+/// removed.
+pub(crate) struct Page<K> {
     after: Option<K>,
     limit: usize,
+}
+
+impl<G: Send + Sync, K: FromStr> FromRequestParts<G> for Page<K> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self> {
+        let mut params = Params::from_request_parts(parts, state).await?;
+        let page = Self {
+            after: params.parsed("cursor", "the nextCursor of a previous page")?,
+            limit: params.limit(Self::MAX, Self::MAX)?,
+        };
+        params.finish()?;
+        Ok(page)
+    }
 }
 
 impl<K> Page<K> {
     /// Without `limit`, a page has this number of entries. The lists that use it are shorter in practice.
     const MAX: usize = 1000;
 
-    pub fn new(after: Option<K>, limit: usize) -> Self {
+    pub(crate) fn new(after: Option<K>, limit: usize) -> Self {
         Self { after, limit }
     }
 }
 
 impl<K: Ord + ToString> Page<K> {
-    pub fn select<T>(self, entries: Vec<T>, key: impl Fn(&T) -> K) -> (Vec<T>, Option<String>) {
-        let mut entries: Vec<T> = entries
-            .into_iter()
-            .filter(|entry| self.after.as_ref().is_none_or(|after| key(entry) > *after))
-            .collect();
+    pub(crate) fn select<T>(
+        self,
+        mut entries: Vec<T>,
+        key: impl Fn(&T) -> K,
+    ) -> (Vec<T>, Option<String>) {
+        if let Some(after) = &self.after {
+            entries.retain(|entry| key(entry) > *after);
+        }
         entries.sort_by_key(&key);
         let mut next_cursor = None;
         if entries.len() > self.limit {
@@ -448,7 +442,7 @@ impl<K: Ord + ToString> Page<K> {
 impl<G: Send + Sync> FromRequestParts<G> for Params {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self> {
         let Query(mut pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
             .map_err(|_| ApiError::invalid("", "the query string is malformed"))?;
         // The policy has already checked the ticket. Clients that cannot send headers use it instead of a
@@ -464,55 +458,81 @@ pub(crate) struct NoQuery;
 impl<G: Send + Sync> FromRequestParts<G> for NoQuery {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
-        Params::from_request_parts(parts, state)
-            .await?
-            .finish()
-            .map(|()| Self)
+    async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self> {
+        let params = Params::from_request_parts(parts, state).await?;
+        params.finish()?;
+        Ok(Self)
     }
 }
 
-/// A parsed body of at most `max_body_bytes`. Its problems: 415 for another media type, 413 for a large body, 400 for
-/// malformed JSON, and 422 with a pointer for a wrong member.
-pub(crate) struct JsonBody<T> {
+/// Ignores all parameters, as the chat protocols do.
+pub(crate) struct AnyQuery;
+
+impl<G: Send + Sync> FromRequestParts<G> for AnyQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(_: &mut Parts, _: &G) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+/// The maximum size of a body.
+pub(crate) trait MaxSize {
+    fn of(limits: &Limits) -> BodyLimit;
+}
+
+/// At most `max_body_bytes`.
+pub(crate) struct PlainSize;
+
+impl MaxSize for PlainSize {
+    fn of(limits: &Limits) -> BodyLimit {
+        BodyLimit::of_key(limits.http.max_body_bytes, "server.max_body_bytes")
+    }
+}
+
+/// At most `max_prompt_bytes`, for a body that may contain files: a prompt or an answer.
+pub(crate) struct PromptSize;
+
+impl MaxSize for PromptSize {
+    fn of(limits: &Limits) -> BodyLimit {
+        BodyLimit::of_key(limits.sessions.max_prompt_bytes, "server.max_prompt_bytes")
+    }
+}
+
+/// For a body that contains the whole history of a chat with all files. The limit of a prompt applies to the new message.
+pub(crate) struct WholeHistory;
+
+impl MaxSize for WholeHistory {
+    fn of(_: &Limits) -> BodyLimit {
+        BodyLimit::fixed(32 << 20)
+    }
+}
+
+/// A parsed body. Its problems: 415 for another media type, 413 for a large body, 400 for malformed JSON, and 422 with a
+/// pointer for a wrong member.
+pub(crate) struct JsonBody<T, S = PlainSize> {
     pub(crate) value: T,
     /// The body as received, for its hash.
     pub(crate) bytes: ReceivedBody,
+    size: PhantomData<S>,
 }
 
-impl<T: DeserializeOwned> JsonBody<T> {
-    async fn read(request: Request, limits: &Limits, max: BodyLimit) -> Result<Self, ApiError> {
+impl<T: DeserializeOwned, S: MaxSize> FromRequest<Gateway> for JsonBody<T, S> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self> {
+        let limits = &gateway.limits;
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers, &parts.method) {
             let detail = "the body must be application/json";
             return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
         }
-        let bytes = read_body(&parts, body, max, limits.body_timeout).await?;
-        let value = json::parse(&bytes, limits.max_json_depth)?;
-        Ok(Self { value, bytes })
-    }
-}
-
-impl<T: DeserializeOwned> FromRequest<Gateway> for JsonBody<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
-        let max = BodyLimit::of_key(gateway.limits.max_body_bytes, "server.max_body_bytes");
-        Self::read(request, &gateway.limits, max).await
-    }
-}
-
-/// A parsed body that may contain files: a prompt or an answer, of at most `max_prompt_bytes`.
-pub(crate) struct LargeJsonBody<T>(pub(crate) JsonBody<T>);
-
-impl<T: DeserializeOwned> FromRequest<Gateway> for LargeJsonBody<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
-        let max = BodyLimit::of_key(gateway.limits.max_prompt_bytes, "server.max_prompt_bytes");
-        JsonBody::read(request, &gateway.limits, max)
-            .await
-            .map(Self)
+        let bytes = read_body(&parts, body, S::of(limits), limits.http.body_timeout).await?;
+        Ok(Self {
+            value: json::parse(&bytes)?,
+            bytes,
+            size: PhantomData,
+        })
     }
 }
 
@@ -522,11 +542,11 @@ pub(crate) struct OptionalJsonBody<T>(pub(crate) Option<T>);
 impl<T: DeserializeOwned> FromRequest<Gateway> for OptionalJsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self> {
         if request.body().is_end_stream() {
             return Ok(Self(None));
         }
-        let body = JsonBody::from_request(request, gateway).await?;
+        let body: JsonBody<_> = JsonBody::from_request(request, gateway).await?;
         Ok(Self(body.value))
     }
 }
@@ -554,21 +574,16 @@ impl<T> SessionPath for (SessionId, T) {
 
 impl<S, I: SessionPath, Q> ApiRequest<S, I, Q> {
     /// The session of the path. An id of another tenant is unknown.
-    pub(crate) async fn open_session(&self) -> Result<SessionHandle, ApiError> {
-        Ok(self
-            .gateway
-            .sessions
-            .open(&self.by, self.ids.session())
-            .await?)
+    pub(crate) async fn open_session(&self) -> Result<SessionHandle> {
+        let sessions = &self.gateway.sessions;
+        Ok(sessions.open(&self.by, self.ids.session()).await?)
     }
 }
 
 impl<S, Q> ApiRequest<S, AgentName, Q> {
-    pub(crate) fn agent(&self) -> Result<Arc<AgentSpec>, ApiError> {
-        self.gateway
-            .catalogue
-            .agent(&self.ids)
-            .ok_or_else(ApiError::not_found)
+    pub(crate) fn agent(&self) -> Result<Arc<AgentSpec>> {
+        let agent = self.gateway.catalogue.agent(&self.ids);
+        agent.ok_or_else(ApiError::not_found)
     }
 }
 
@@ -671,12 +686,12 @@ mod json_body_tests {
     use super::*;
     use events::api::{CreateSession, SetConfigOption};
 
-    fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
-        json::parse(bytes, max_depth).map_err(Into::into)
+    fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+        json::parse(bytes).map_err(Into::into)
     }
 
     fn problem<T: DeserializeOwned>(json: &str) -> (ProblemCode, Vec<String>) {
-        let Err(error) = parse::<T>(json.as_bytes(), 16) else {
+        let Err(error) = parse::<T>(json.as_bytes()) else {
             panic!("{json} was accepted")
         };
         let problem = error.problem();
@@ -706,7 +721,7 @@ mod json_body_tests {
                 "{json:?}"
             );
         }
-        assert!(parse::<CreateSession>(b"{\"agent\":\"\xff\"}", 16).is_err());
+        assert!(parse::<CreateSession>(b"{\"agent\":\"\xff\"}").is_err());
     }
 
     #[test]
@@ -734,15 +749,15 @@ mod json_body_tests {
 
     #[test]
     fn depth_is_checked_before_parsing() {
-        let deep = format!(r#"{{"value":{}{}}}"#, "[".repeat(20), "]".repeat(20));
+        let deep = format!(r#"{{"value":{}{}}}"#, "[".repeat(128), "]".repeat(128));
         assert_eq!(problem::<SetConfigOption>(&deep).0, ProblemCode::Invalid);
-        let raw: SetConfigOption = parse(br#"{"value": [1e999, "\ud800"]}"#, 16).unwrap();
+        let raw: SetConfigOption = parse(br#"{"value": [1e999, "\ud800"]}"#).unwrap();
         assert_eq!(raw.value.get(), r#"[1e999, "\ud800"]"#);
     }
 
     #[test]
     fn errors_do_not_contain_a_text_in_place_of_an_object() {
-        let Err(error) = parse::<CreateSession>(br#""a secret""#, 16) else {
+        let Err(error) = parse::<CreateSession>(br#""a secret""#) else {
             panic!("it was accepted")
         };
         let problem = format!("{:?}", error.problem());

@@ -1,11 +1,15 @@
 //! The state that all surfaces share.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::response::Response;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 
+use super::error::ApiError;
 use crate::auth::{Admission, Policy};
+use crate::config::Limits;
 use crate::registry::Listing;
 use crate::server::{BodyMemory, RateLimits, RequestContext, stream_response};
 use crate::stream::{
@@ -15,7 +19,7 @@ use agents::agent::CurrentCatalogue;
 use agents::cca::CcaMembers;
 use agents::pool::Pool;
 use base::shutdown::Shutdown;
-use base::types::{Author, Epoch, Ids, KeyedCounts, Limits, PrincipalLimits, PromptId, SessionId};
+use base::types::{Author, Epoch, Ids, KeyedCounts, PrincipalLimits, PromptId, SessionId};
 use events::event::RejectReason;
 use log::audit::{Audit, Counted};
 use log::eventlog::EventLog;
@@ -41,18 +45,21 @@ pub struct GatewayParts {
     pub shutdown: Shutdown,
 }
 
-#[derive(Clone, derive_more::Debug)]
+#[derive(Clone, derive_more::Debug, derive_more::Deref)]
 #[debug("Gateway")]
 pub struct Gateway(Arc<Shared>);
 
-struct Shared {
+#[derive(derive_more::Deref)]
+pub struct Shared {
+    #[deref]
     parts: GatewayParts,
-    requests: Arc<RequestContext>,
-    streams: Streams,
-    cca: Arc<CcaMembers>,
-    broadcasts: Broadcasts,
-    conversations: Conversations,
-    chat_watchers: KeyedCounts<(SessionId, PromptId)>,
+    pub(crate) requests: Arc<RequestContext>,
+    pub(crate) streams: Streams,
+    pub(crate) cca: Arc<CcaMembers>,
+    pub(crate) broadcasts: Broadcasts,
+    pub(crate) conversations: Conversations,
+    /// The clients of turns that end with their last client.
+    pub(crate) chat_watchers: KeyedCounts<(SessionId, PromptId)>,
     keep_alive_ticker: KeepAliveTicker,
 }
 
@@ -63,13 +70,13 @@ impl Gateway {
             ids: parts.ids.clone(),
             shutdown: parts.shutdown.clone(),
             rates: RateLimits::new(parts.principal_limits.clone()),
-            bodies: BodyMemory::new(parts.limits.max_body_memory_bytes),
+            bodies: BodyMemory::new(parts.limits.http.max_body_memory_bytes),
         });
         let streams = Streams::new(parts.principal_limits.clone());
         let keep_alive_ticker = KeepAliveTicker::new(
-            &parts.limits,
+            &parts.limits.stream,
             parts.shutdown.clone(),
-            parts.policy.watch_ended_keys(),
+            parts.policy.keys.watch_ended(),
         );
         let conversations = conversation::start(&parts.sessions);
         let cca = Arc::<CcaMembers>::default();
@@ -118,38 +125,28 @@ impl Gateway {
         }
     }
 
-    pub(crate) fn requests(&self) -> &Arc<RequestContext> {
-        &self.0.requests
-    }
-
-    pub(crate) fn rates(&self) -> &RateLimits {
-        &self.0.requests.rates
-    }
-
     pub(crate) fn audit_forbidden(&self, author: &Author) {
         let event = Counted::RequestRejected(RejectReason::Forbidden);
         self.audit.counted().by_key(author, event, self.ids.now());
     }
 
-    pub(crate) fn streams(&self) -> &Streams {
-        &self.0.streams
-    }
-
-    pub(crate) fn conversations(&self) -> &Conversations {
-        &self.0.conversations
-    }
-
-    /// The clients of turns that end with their last client.
-    pub(crate) fn chat_watchers(&self) -> &KeyedCounts<(SessionId, PromptId)> {
-        &self.0.chat_watchers
-    }
-
-    pub(crate) fn cca(&self) -> &Arc<CcaMembers> {
-        &self.0.cca
-    }
-
-    pub(crate) fn broadcasts(&self) -> &Broadcasts {
-        &self.0.broadcasts
+    pub(crate) async fn admit(&self, request: Request, next: Next) -> Response {
+        let (mut parts, body) = request.into_parts();
+        match self.requests.admit(&mut parts) {
+            Ok(None) => {
+                let admission = parts.extensions.get::<Arc<Admission>>();
+                let author = admission.and_then(|admission| admission.author());
+                let response = next.run(Request::from_parts(parts, body)).await;
+                if response.status() == StatusCode::FORBIDDEN
+                    && let Some(author) = author
+                {
+                    self.audit_forbidden(&author);
+                }
+                response
+            }
+            Ok(Some(response)) => response,
+            Err(error) => ApiError::from(error).into_response(),
+        }
     }
 
     /// The response that streams the feed. During a drain, it is also a stream, with a `shutdown` frame only. A
@@ -162,7 +159,7 @@ impl Gateway {
         encoder: Box<dyn Encoder>,
         follow: bool,
     ) -> Response {
-        let keep_alive = self.0.keep_alive_ticker.register();
+        let keep_alive = self.keep_alive_ticker.register();
         stream_response(Stream::new(
             feed,
             encoder,
@@ -171,13 +168,5 @@ impl Gateway {
             keep_alive,
             guard,
         ))
-    }
-}
-
-impl Deref for Gateway {
-    type Target = GatewayParts;
-
-    fn deref(&self) -> &GatewayParts {
-        &self.0.parts
     }
 }

@@ -1,13 +1,16 @@
 //! The start of a turn, and the sign-in to an agent with one call, as every surface performs them.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 
+use super::authorized::Authorized;
 use super::state::Gateway;
 
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
 use agents::agent::{AgentFailure, AgentSpec};
 use agents::pool::ShortLease;
-use base::types::{Author, LimitExceeded, Principal};
+use base::types::{LimitExceeded, Principal, PromptId};
 use log::audit::SignInRecord;
 use log::eventlog::Start;
 use sessions::session::{AdmittedPrompt, PromptError, PromptRequest, SessionHandle};
@@ -31,10 +34,11 @@ impl NewTurn {
     ) -> Result<Self, E> {
         // Acquire the stream before the turn starts: if that failed later, the client would have neither the
         // stream nor the id of the turn.
-        let guard = held.then(|| gateway.streams().acquire(by)).transpose()?;
+        let guard = held.then(|| gateway.streams.acquire(by)).transpose()?;
         // A repetition of a request with an idempotency key begins no turn, so the rate does not apply to it.
-        let (rates, principal) = (gateway.clone(), by.clone());
-        let count = move || rates.rates().check_prompt(&principal);
+        let requests = Arc::clone(&gateway.requests);
+        let principal = by.clone();
+        let count = move || requests.rates.check_prompt(&principal);
         Ok(Self {
             admitted: session.prompt(by, request, count).await?,
             guard,
@@ -42,38 +46,42 @@ impl NewTurn {
     }
 }
 
+/// `last_seq`: the last event of the turn, if the turn has ended.
 pub(crate) fn turn_feed(
     gateway: &Gateway,
     session: SessionHandle,
-    admitted: &AdmittedPrompt,
+    prompt: PromptId,
+    first_seq: u64,
+    last_seq: Option<u64>,
 ) -> Feed {
-    let reader = session.log().reader(Start::After(admitted.first_seq - 1));
-    let turn = TurnFilter {
-        prompt: admitted.prompt.prompt_id,
-        last_seq: admitted.last_seq,
-    };
+    let reader = session.log().reader(Start::After(first_seq - 1));
     Feed {
-        turn: Some(turn),
+        turn: Some(TurnFilter { prompt, last_seq }),
         ..gateway.feed(Source::session(reader, session))
     }
 }
 
 /// Calls a sign-in method of the agent, which can wait for a person. `meta` was checked against the agent's entry.
-pub(crate) async fn call_sign_in(
+pub(crate) async fn call_sign_in<S>(
     gateway: &Gateway,
-    (by, author): (&Principal, &Author),
+    by: &Authorized<S>,
     spec: &AgentSpec,
     mut lease: ShortLease,
-    (method_id, meta): (String, Option<&RawValue>),
+    method_id: String,
+    meta: Option<&RawValue>,
     trace: Option<&TraceContext>,
 ) -> Result<(), AgentFailure> {
     let sign_in = auth::authenticate(&method_id, meta);
-    let record = SignInRecord::start(&gateway.audit, author, spec.name.clone(), Some(method_id));
+    let record = SignInRecord::start(
+        &gateway.audit,
+        &by.author(),
+        spec.name.clone(),
+        Some(method_id),
+    );
     let login = lease.version().login_method();
     let params = with_trace(&sign_in, trace);
-    let called = lease
-        .call(login, &params, gateway.limits.sign_in_timeout)
-        .await;
+    let timeout = gateway.limits.http.sign_in_timeout;
+    let called = lease.call(login, &params, timeout).await;
     record.end(called.is_ok());
     called?;
     lease.signed_in(sign_in);

@@ -4,43 +4,44 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::chat_encoder::{CompletionWriter, Options};
 use super::models;
 use crate::surface::chat::{
-    ChatRequest, Converted, Message, SESSION_ID, TurnEncoder, file_block, media_block, read_json,
-    respond, text_part,
+    ChatRequest, Converted, Message, SESSION_ID, TurnEncoder, file_block, media_block, respond,
+    text_part,
 };
-use crate::surface::http::ApiError;
-use crate::surface::http::Gateway;
-use crate::surface::http::{Authorized, CanPrompt};
+use crate::surface::http::{
+    AnyQuery, ApiError, ApiRequest, Authorized, CanPrompt, Gateway, JsonBody, Result, WholeHistory,
+};
 use base::types::{AgentName, SessionId};
 use events::api::{CreateTask, Problem, ProblemCode};
-use sessions::task::NewTask;
+use wire::acp::to_raw;
 
 pub(super) async fn create(
-    State(gateway): State<Gateway>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (by, parts, body) = read_json::<CanPrompt, CompletionBody>(&gateway, request).await?;
+    request: ApiRequest<CanPrompt, (), AnyQuery>,
+    headers: HeaderMap,
+    body: JsonBody<CompletionBody, WholeHistory>,
+) -> Result<Response> {
+    let gateway = request.gateway;
+    let by = request.by;
+    let body = body.value;
     body.check()?;
     let (agent, model) = models::select(&gateway, &body.model)?;
-    if body.is_side_job(&parts.headers) {
+    if body.is_side_job(&headers) {
         return run_side_job(&gateway, &by, agent, &body).await;
     }
     let chat = ChatRequest {
         model,
-        conversation: CompletionBody::conversation(&parts.headers),
-        user: body.user(),
-        session: body.session(&parts.headers)?,
-        is_retry: is_retry(&parts.headers),
-        ..ChatRequest::new(agent, "openai-chat", body.messages(), &parts.headers)?
+        conversation: CompletionBody::conversation(&headers),
+        user: body.user.clone(),
+        session: body.session(&headers)?,
+        is_retry: is_retry(&headers),
+        ..ChatRequest::new(agent, "openai-chat", body.messages(), &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
     let session = turn.session.id();
@@ -49,7 +50,7 @@ pub(super) async fn create(
         model: body.model.clone(),
         streamed: body.stream == Some(true),
         includes_usage: body.includes_usage(),
-        link: session_link(&gateway, &parts.headers, session),
+        link: session_link(&gateway, &headers, session),
         notices: turn.notices.clone(),
     };
     let connected = turn.cancel_on_disconnect(&gateway);
@@ -64,14 +65,9 @@ pub(super) async fn create(
 }
 
 fn session_link(gateway: &Gateway, headers: &HeaderMap, session: SessionId) -> String {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .unwrap_or_default();
-    let url = gateway
-        .policy
-        .public_url()
-        .map_or_else(|| format!("http://{host}"), ToString::to_string);
+    let host = text_of(headers, "host").unwrap_or_default();
+    let public = gateway.policy.options.public_url.as_ref();
+    let url = public.map_or_else(|| format!("http://{host}"), ToString::to_string);
     format!("{url}/#/s/{session}")
 }
 
@@ -82,18 +78,13 @@ async fn run_side_job(
     by: &Authorized<CanPrompt>,
     agent: AgentName,
     body: &CompletionBody,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let messages = body.messages();
-    let text = messages
-        .iter()
-        .rev()
-        .find(|message| message.is_user())
-        .map(|message: &Message| message.text.clone());
-    let text = text
-        .filter(|text| !text.is_empty())
-        .ok_or_else(|| ApiError::invalid("/messages", "expected a text"))?;
-    let blocks =
-        to_raw_value(&[json!({ "type": "text", "text": text })]).map_err(ApiError::internal)?;
+    let last = messages.iter().rfind(|message| message.is_user());
+    let Some(Message { text, .. }) = last.filter(|message| !message.text.is_empty()) else {
+        return Err(ApiError::invalid("/messages", "expected a text"));
+    };
+    let blocks = to_raw(&[json!({ "type": "text", "text": text })]);
     let request = CreateTask {
         agent,
         description: Some("A title or tags for a conversation".to_owned()),
@@ -107,28 +98,13 @@ async fn run_side_job(
         permissions: None,
         cwd: None,
     };
-    gateway.rates().check_prompt(by)?;
-    let _guard = gateway.streams().acquire(by)?;
-    let created = gateway
-        .tasks
-        .create(
-            by,
-            NewTask {
-                request,
-                blocks,
-                key: None,
-            },
-        )
-        .await?;
-    gateway
-        .tasks
-        .wait_ended(&by.tenant, created.response.task_id, DEADLINE)
-        .await;
-    let task = gateway
-        .tasks
-        .get(&by.tenant, created.response.task_id)
-        .await
-        .map_err(ApiError::internal)?;
+    gateway.requests.rates.check_prompt(by)?;
+    let _guard = gateway.streams.acquire(by)?;
+    let created = gateway.tasks.create(by, request, blocks, None).await?;
+    let id = created.response.task_id;
+    gateway.tasks.wait_ended(&by.tenant, id, DEADLINE).await;
+    let task = gateway.tasks.get(&by.tenant, id).await;
+    let task = task.map_err(ApiError::internal)?;
     let result = task.and_then(|task| task.result);
     let Some(result) = result.filter(|result| result.success) else {
         let detail = "the agent did not answer in time, or failed";
@@ -160,6 +136,7 @@ pub(super) struct CompletionBody {
     messages: Vec<InputMessage>,
     pub(super) stream: Option<bool>,
     stream_options: Option<StreamOptions>,
+    /// The person for whom a program asks. A person has several conversations.
     user: Option<String>,
     metadata: Option<Value>,
     tool_choice: Option<Value>,
@@ -180,8 +157,8 @@ struct StreamOptions {
 }
 
 impl CompletionBody {
-    /// Rejects what an agent cannot do and a client would wait for.
-    pub(super) fn check(&self) -> Result<(), ApiError> {
+    /// Rejects options that an agent cannot fulfil, because the client depends on them.
+    pub(super) fn check(&self) -> Result<()> {
         reject_forced_tool(self.tool_choice.as_ref(), "/tool_choice")?;
         reject_forced_tool(self.function_call.as_ref(), "/function_call")?;
         reject_format(self.response_format.as_ref(), "/response_format")?;
@@ -191,50 +168,33 @@ impl CompletionBody {
         Ok(())
     }
 
-    pub(super) fn includes_usage(&self) -> bool {
-        self.stream_options
-            .as_ref()
-            .and_then(|options| options.include_usage)
-            .unwrap_or(false)
+    fn includes_usage(&self) -> bool {
+        let options = self.stream_options.as_ref();
+        options.and_then(|options| options.include_usage) == Some(true)
     }
 
-    pub(super) fn messages(&self) -> Vec<Message> {
+    fn messages(&self) -> Vec<Message> {
         let messages = self.messages.iter().enumerate();
         messages.map(|(at, message)| message.message(at)).collect()
     }
 
-    pub(super) fn session(&self, headers: &HeaderMap) -> Result<Option<SessionId>, ApiError> {
-        let header = headers
-            .get(SESSION_ID)
-            .and_then(|value| value.to_str().ok());
-        let metadata = self
-            .metadata
-            .as_ref()
-            .and_then(|metadata| metadata["session_id"].as_str());
-        let named = header.or(metadata).filter(|id| !id.is_empty());
-        named
-            .map(|id| id.parse().map_err(|_| ApiError::not_found()))
-            .transpose()
+    fn session(&self, headers: &HeaderMap) -> Result<Option<SessionId>> {
+        let metadata = self.metadata.as_ref();
+        let metadata = metadata.and_then(|metadata| metadata["session_id"].as_str());
+        let named = text_of(headers, SESSION_ID.as_str()).or(metadata);
+        let session = named.filter(|id| !id.is_empty()).map(str::parse);
+        session.transpose().map_err(|_| ApiError::not_found())
     }
 
-    pub(super) fn conversation(headers: &HeaderMap) -> Option<String> {
-        let header = |name: &&str| {
-            headers
-                .get(*name)
-                .and_then(|value| value.to_str().ok())
-                .map(ToOwned::to_owned)
-        };
-        CONVERSATION_HEADERS.iter().find_map(header)
-    }
-
-    /// The person for whom a program asks. It has several conversations, so it is no id of one.
-    pub(super) fn user(&self) -> Option<String> {
-        self.user.clone()
+    fn conversation(headers: &HeaderMap) -> Option<String> {
+        let mut names = CONVERSATION_HEADERS.iter();
+        let id = names.find_map(|name| text_of(headers, name));
+        id.map(ToOwned::to_owned)
     }
 
     /// Whether a chat program asks for a title, for tags or the like, and not a person for an answer.
     pub(super) fn is_side_job(&self, headers: &HeaderMap) -> bool {
-        let named = headers.get("x-task").and_then(|value| value.to_str().ok());
+        let named = text_of(headers, "x-task");
         if named.is_some_and(|task| !task.trim().is_empty() && !task.contains("{{")) {
             return true;
         }
@@ -270,16 +230,14 @@ fn block(part: &Value) -> Converted {
         "input_audio" => {
             let audio = &part["input_audio"];
             let format = audio["format"].as_str().unwrap_or("wav");
-            let data = audio["data"]
-                .as_str()
-                .ok_or("expected `input_audio.data`")?;
+            let data = audio["data"].as_str();
+            let data = data.ok_or("expected `input_audio.data`")?;
             media_block(data, Some(&format!("audio/{format}")), None)
         }
         "file" => {
             let file = &part["file"];
-            let data = file["file_data"]
-                .as_str()
-                .ok_or("the gateway stores no files; send `file.file_data`")?;
+            let data = file["file_data"].as_str();
+            let data = data.ok_or("the gateway stores no files; send `file.file_data`")?;
             media_block(data, None, file["filename"].as_str())
         }
         _ => Err("this type of part is not known"),
@@ -290,14 +248,16 @@ const RETRY_COUNT: &str = "x-stainless-retry-count";
 
 /// Whether an SDK repeats a request that failed.
 pub(super) fn is_retry(headers: &HeaderMap) -> bool {
-    let count = headers
-        .get(RETRY_COUNT)
-        .and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
+    let count: Option<u32> = text_of(headers, RETRY_COUNT).and_then(|count| count.parse().ok());
     count.is_some_and(|count| count > 0)
 }
 
+fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
 /// Rejects a choice that makes the client wait for a call of its own tool.
-pub(super) fn reject_forced_tool(choice: Option<&Value>, pointer: &str) -> Result<(), ApiError> {
+pub(super) fn reject_forced_tool(choice: Option<&Value>, pointer: &str) -> Result<()> {
     let forced = match choice {
         Some(Value::String(choice)) => choice == "required",
         Some(Value::Object(_)) => true,
@@ -311,7 +271,7 @@ pub(super) fn reject_forced_tool(choice: Option<&Value>, pointer: &str) -> Resul
 }
 
 /// Rejects a form of the answer that ACP cannot ask for. The client would parse the text of the agent as this form.
-pub(super) fn reject_format(format: Option<&Value>, pointer: &str) -> Result<(), ApiError> {
+pub(super) fn reject_format(format: Option<&Value>, pointer: &str) -> Result<()> {
     let kind = format.and_then(|format| format["type"].as_str());
     if kind.is_some_and(|kind| kind != "text") {
         let detail =
@@ -358,7 +318,7 @@ mod tests {
     fn conversation_has_the_first_id_that_the_client_sends() {
         let mut headers = HeaderMap::new();
         let user = body(r#"{"model":"a","messages":[],"user":"u"}"#);
-        assert_eq!(user.user().as_deref(), Some("u"));
+        assert_eq!(user.user.as_deref(), Some("u"));
         assert_eq!(CompletionBody::conversation(&headers), None);
         headers.insert("x-openwebui-chat-id", "c1".parse().expect("a value"));
         assert_eq!(

@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::surface::chat::{Interrupted, Member, Members, TurnWriter, done};
-use base::types::CancelCause;
+use crate::surface::chat::{Member, Members, TurnWriter, done};
+use events::api::CancelCause;
 use events::event::write_json;
 use sessions::conversation::Notice;
 use sessions::projection::{self, End, Request, Role, Step};
@@ -118,7 +118,7 @@ impl TurnWriter for CompletionWriter {
         }
     }
 
-    fn interrupted(&mut self, out: &mut BytesMut, Interrupted { code, message }: &Interrupted) {
+    fn interrupted(&mut self, out: &mut BytesMut, code: &str, message: &str) {
         self.fail(out, code, message);
     }
 
@@ -213,10 +213,8 @@ impl CompletionWriter {
         let text = match block.text("type").as_deref() {
             Some("resource_link") => {
                 let Some(uri) = block.text("uri") else { return };
-                format!(
-                    "[{}]({uri})",
-                    block.text("name").unwrap_or_else(|| uri.clone())
-                )
+                let name = block.text("name");
+                format!("[{}]({uri})", name.as_deref().unwrap_or(&uri))
             }
             Some(kind @ ("image" | "audio")) => format!("[{kind}]({})", self.options.link),
             _ => return,

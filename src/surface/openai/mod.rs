@@ -5,18 +5,25 @@
 //!
 //! Read in this order:
 //! 1. `chat`: chat completions, and the headers that name a conversation. `chat_encoder`: steps of a turn to completions.
-//! 2. `responses`: the responses API.
+//! 2. `response_encoder`: a response, its id and its items, and steps of a turn to frames. `items`: the items of a turn, for lists.
+//!    `responses`, `conversations`: the handlers of responses and conversations.
 //! 3. `models`: the agents.
+//!
+//! A turn is one response, or several: a permission request completes a response, and the next one begins with the answer.
+//! The number of a response in its turn is the number of permission requests before it. Therefore the id of a response names
+//! its frames, and a client can read them again from any position.
 
 mod chat;
 mod chat_encoder;
+mod conversations;
+mod items;
 mod models;
+mod response_encoder;
 mod responses;
 
 use axum::Router;
 use axum::routing::{get, post};
 
-use self::responses::conversations;
 use super::chat::{ErrorFormat, with_layers};
 use crate::surface::http::Gateway;
 

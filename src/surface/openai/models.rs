@@ -1,11 +1,10 @@
 //! `/openai/v1/models`: the agents, and the models that they offered.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
 use serde::Serialize;
 
 use crate::surface::chat::ModelOption;
-use crate::surface::http::{ApiError, Authorized, CanRead, Gateway};
+use crate::surface::http::{AnyQuery, ApiError, ApiRequest, CanRead, Gateway, Result};
 use base::types::{AgentName, Principal};
 use events::api::ProblemCode;
 use sessions::session::{ListQuery, SessionError};
@@ -34,16 +33,12 @@ const fn model(id: String) -> Model {
     }
 }
 
-pub(super) async fn list(
-    State(gateway): State<Gateway>,
-    request: Request,
-) -> Result<Json<ModelList>, ApiError> {
-    let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
-    let agents = gateway.catalogue.load();
+pub(super) async fn list(request: ApiRequest<CanRead, (), AnyQuery>) -> Result<Json<ModelList>> {
+    let agents = request.gateway.catalogue.load();
     let mut data = Vec::new();
     for agent in agents.agents() {
         data.push(model(agent.name.to_string()));
-        for value in offered(&gateway, &by, &agent.name).await? {
+        for value in offered(&request.gateway, &request.by, &agent.name).await? {
             data.push(model(format!("{}/{value}", agent.name)));
         }
     }
@@ -53,11 +48,7 @@ pub(super) async fn list(
     }))
 }
 
-async fn offered(
-    gateway: &Gateway,
-    by: &Principal,
-    agent: &AgentName,
-) -> Result<Vec<String>, ApiError> {
+async fn offered(gateway: &Gateway, by: &Principal, agent: &AgentName) -> Result<Vec<String>> {
     let query = ListQuery {
         agent: Some(agent.clone()),
         limit: 1,
@@ -74,24 +65,19 @@ async fn offered(
         Err(SessionError::NoSuchSession) => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
     };
-    Ok(ModelOption::of(session.config_options.as_deref())
-        .map(|option| option.values)
-        .unwrap_or_default())
+    let option = ModelOption::of(session.config_options.as_deref());
+    Ok(option.map(|option| option.values).unwrap_or_default())
 }
 
-pub(super) async fn get(
-    State(gateway): State<Gateway>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Json<Model>, ApiError> {
-    let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
-    let (agent, value) = select(&gateway, &id)?;
-    if let Some(value) = value
-        && !offered(&gateway, &by, &agent).await?.contains(&value)
-    {
-        return Err(unknown_model());
+pub(super) async fn get(request: ApiRequest<CanRead, String, AnyQuery>) -> Result<Json<Model>> {
+    let (agent, value) = select(&request.gateway, &request.ids)?;
+    if let Some(value) = value {
+        let offered = offered(&request.gateway, &request.by, &agent).await?;
+        if !offered.contains(&value) {
+            return Err(unknown_model());
+        }
     }
-    Ok(Json(model(id)))
+    Ok(Json(model(request.ids)))
 }
 
 fn unknown_model() -> ApiError {
@@ -100,14 +86,12 @@ fn unknown_model() -> ApiError {
     ApiError::new(ProblemCode::NotFound, detail)
 }
 
-pub(super) fn select(gateway: &Gateway, id: &str) -> Result<(AgentName, Option<String>), ApiError> {
+pub(super) fn select(gateway: &Gateway, id: &str) -> Result<(AgentName, Option<String>)> {
     let (name, model) = match id.split_once('/') {
         Some((name, model)) => (name, Some(model.to_owned())),
         None => (id, None),
     };
-    let agent = name
-        .parse::<AgentName>()
-        .ok()
-        .filter(|name| gateway.catalogue.agent(name).is_some());
+    let agent: Option<AgentName> = name.parse().ok();
+    let agent = agent.filter(|name| gateway.catalogue.agent(name).is_some());
     Ok((agent.ok_or_else(unknown_model)?, model))
 }

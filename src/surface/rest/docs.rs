@@ -7,15 +7,14 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Extension;
 use axum::extract::Path;
-use axum::response::{Html, Redirect, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, header};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use utoipa_swagger_ui::Config;
 
 use super::openapi;
-use crate::surface::http::{ApiError, embedded, etag, revalidated};
-use base::types::PublicPath;
-use events::api::ProblemCode;
+use crate::surface::http::{ApiError, Result, embedded, etag, revalidated};
+use events::api::{ProblemCode, PublicPath};
 
 #[derive(RustEmbed)]
 #[folder = "docs/guides"]
@@ -29,19 +28,16 @@ const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn openapi(public: Option<Extension<PublicPath>>, headers: HeaderMap) -> Response {
+    let kind = HeaderValue::from_static("application/json");
     if let Some(Extension(public)) = public {
         let document = openapi::document_below(&public);
         return revalidated(&headers, &document.etag, || {
-            embedded(
-                Cow::Owned(document.json.into_bytes()),
-                HeaderValue::from_static("application/json"),
-            )
+            embedded(Cow::Owned(document.json.into_bytes()), kind)
         });
     }
     let document = openapi::served_document();
     revalidated(&headers, &document.etag, || {
-        let json = Cow::Borrowed(document.json.as_bytes());
-        embedded(json, HeaderValue::from_static("application/json"))
+        embedded(Cow::Borrowed(document.json.as_bytes()), kind)
     })
 }
 
@@ -50,66 +46,47 @@ pub(super) async fn index_without_slash() -> Redirect {
     Redirect::permanent("/docs/")
 }
 
-pub(super) async fn index() -> Result<Response, ApiError> {
+pub(super) async fn index() -> Result<Response> {
     serve_file("index.html")
 }
 
-pub(super) async fn file(Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn file(Path(name): Path<String>) -> Result<Response> {
     serve_file(&name)
 }
 
-fn serve_file(name: &str) -> Result<Response, ApiError> {
+fn serve_file(name: &str) -> Result<Response> {
     static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
-        Arc::new(
-            Config::from("../openapi.json")
-                .validator_url("none")
-                .deep_linking(true),
-        )
+        let config = Config::from("../openapi.json");
+        Arc::new(config.validator_url("none").deep_linking(true))
     });
     let file = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
         .map_err(|error| ApiError::internal(error.to_string()))?
         .ok_or_else(ApiError::not_found)?;
     let kind = HeaderValue::try_from(file.content_type).map_err(ApiError::internal)?;
-    let mut response = embedded(file.bytes, kind);
-    let headers = response.headers_mut();
-    if file.gzpipped {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("max-age=3600"),
-    );
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(PAGE_CSP),
-    );
-    Ok(response)
+    let headers = [
+        (header::CACHE_CONTROL, "max-age=3600"),
+        (header::CONTENT_SECURITY_POLICY, PAGE_CSP),
+    ];
+    let encoding = file
+        .gzpipped
+        .then_some([(header::CONTENT_ENCODING, "gzip")]);
+    Ok((headers, encoding, embedded(file.bytes, kind)).into_response())
 }
 
-pub(super) async fn guide(
-    Path(name): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+pub(super) async fn guide(Path(name): Path<String>, headers: HeaderMap) -> Result<Response> {
     markdown(Guides::get(&name), &headers)
 }
 
-pub(super) async fn reference(
-    Path(name): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+pub(super) async fn reference(Path(name): Path<String>, headers: HeaderMap) -> Result<Response> {
     markdown(Reference::get(&name), &headers)
 }
 
 /// Plain text, because browsers show it and download other types of text.
-fn markdown(page: Option<EmbeddedFile>, headers: &HeaderMap) -> Result<Response, ApiError> {
+fn markdown(page: Option<EmbeddedFile>, headers: &HeaderMap) -> Result<Response> {
     let page = page.ok_or_else(ApiError::not_found)?;
     let etag = etag(&page.metadata.sha256_hash());
-    Ok(revalidated(headers, &etag, || {
-        embedded(
-            page.data,
-            HeaderValue::from_static("text/plain; charset=utf-8"),
-        )
-    }))
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok(revalidated(headers, &etag, || embedded(page.data, kind)))
 }
 
 /// The target of the `type` of a problem, generated from the table of codes.

@@ -5,16 +5,17 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
+use http::header;
 use tokio::time::Instant;
 
 use super::negotiate::Representation;
 use crate::auth::Admission;
 use crate::stream::{Encoder, EventTypes, Feed, Ndjson, Page, PageState, Sse};
-use crate::surface::http::{ApiError, Gateway, LastEventId, Params, set_preference_applied};
+use crate::surface::http::{ApiError, Gateway, LastEventId, Params, PreferenceApplied, Result};
 use base::types::{Epoch, EventId, Position};
 use events::api::Problem;
 use events::event::ResetReason;
+use log::eventlog::Start;
 
 pub trait CursorId: FromStr {
     fn parts(&self) -> (&Epoch, u64);
@@ -32,56 +33,42 @@ impl CursorId for Position {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cursor {
-    /// The client sent no position.
-    None,
-    After(u64),
-    Tail,
-    Reset(ResetReason),
+fn start_after(id: &impl CursorId, epoch: &Epoch) -> Start {
+    let (of_id, number) = id.parts();
+    if of_id == epoch {
+        Start::After(number)
+    } else {
+        Start::Reset(ResetReason::NewEpoch)
+    }
 }
 
-impl Cursor {
-    pub fn from_id(id: &impl CursorId, epoch: &Epoch) -> Self {
-        let (of_id, number) = id.parts();
-        if of_id == epoch {
-            Self::After(number)
-        } else {
-            Self::Reset(ResetReason::NewEpoch)
+/// Parses the start position: `Beginning` if the client sent none. `Last-Event-ID` takes precedence, because an EventSource
+/// repeats its URL when it reconnects. Its id may belong to an earlier epoch, so an unknown id causes a reset and not an
+/// error.
+fn parse_start<P: CursorId>(
+    last: &LastEventId,
+    after: Option<&str>,
+    epoch: &Epoch,
+) -> Result<Start> {
+    Ok(match (last, after) {
+        (LastEventId::Text(id), _) => match id.parse::<P>() {
+            Ok(id) => start_after(&id, epoch),
+            Err(_) => Start::Reset(ResetReason::UnknownCursor),
+        },
+        (LastEventId::Invalid, _) => Start::Reset(ResetReason::UnknownCursor),
+        (LastEventId::Absent, None) => Start::Beginning,
+        (LastEventId::Absent, Some("tail")) => Start::Tail,
+        (LastEventId::Absent, Some(id)) => {
+            let detail = "expected the id of an event of this stream, or tail";
+            let id: P = id.parse().map_err(|_| ApiError::invalid("after", detail))?;
+            start_after(&id, epoch)
         }
-    }
-
-    /// Parses the start position. `Last-Event-ID` takes precedence, because an EventSource repeats its URL
-    /// when it reconnects. Its id may belong to an earlier epoch, so an unknown id causes a reset and not
-    /// an error.
-    fn parse<P: CursorId>(
-        last: &LastEventId,
-        after: Option<&str>,
-        epoch: &Epoch,
-    ) -> Result<Self, ApiError> {
-        match (last, after) {
-            (LastEventId::Text(id), _) => Ok(id
-                .parse::<P>()
-                .map_or(Self::Reset(ResetReason::UnknownCursor), |position| {
-                    Self::from_id(&position, epoch)
-                })),
-            (LastEventId::Invalid, _) => Ok(Self::Reset(ResetReason::UnknownCursor)),
-            (LastEventId::Absent, None) => Ok(Self::None),
-            (LastEventId::Absent, Some("tail")) => Ok(Self::Tail),
-            (LastEventId::Absent, Some(id)) => match id.parse::<P>() {
-                Ok(position) => Ok(Self::from_id(&position, epoch)),
-                Err(_) => Err(ApiError::invalid(
-                    "after",
-                    "expected the id of an event of this stream, or tail",
-                )),
-            },
-        }
-    }
+    })
 }
 
 #[derive(Debug)]
 pub struct EventsQuery {
-    pub cursor: Cursor,
+    pub start: Start,
     pub types: Option<EventTypes>,
     pub named: bool,
     pub follow: bool,
@@ -93,19 +80,21 @@ impl EventsQuery {
         params: &mut Params,
         last: &LastEventId,
         epoch: &Epoch,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self> {
         let after = params.text("after")?;
+        let types = params.text("types")?;
         Ok(Self {
-            cursor: Cursor::parse::<P>(last, after.as_deref(), epoch)?,
-            types: params
-                .text("types")?
-                .as_deref()
-                .map(parse_types)
-                .transpose()?,
+            start: parse_start::<P>(last, after.as_deref(), epoch)?,
+            types: types.as_deref().map(parse_types).transpose()?,
             named: params.flag("named", true)?,
             follow: params.flag("follow", true)?,
             limit: params.limit(500, 1000)?,
         })
+    }
+
+    /// Whether a stream would have no event: it ends at `committed`, the last event of the log, which the client has.
+    pub fn ends_at(&self, committed: u64) -> bool {
+        !self.follow && self.start == Start::After(committed)
     }
 
     /// The encoder of a stream. `None` for a page.
@@ -119,13 +108,9 @@ impl EventsQuery {
     }
 }
 
-fn parse_types(text: &str) -> Result<EventTypes, ApiError> {
-    EventTypes::parse(text).ok_or_else(|| {
-        ApiError::invalid(
-            "types",
-            "expected types or prefixes such as prompt.,request.created",
-        )
-    })
+fn parse_types(text: &str) -> Result<EventTypes> {
+    let detail = "expected types or prefixes such as prompt.,request.created";
+    EventTypes::parse(text).ok_or_else(|| ApiError::invalid("types", detail))
 }
 
 /// Returns a page of at most `limit` events. With `wait`, an empty page is held until an event passes the
@@ -136,17 +121,20 @@ pub(crate) async fn page_response(
     mut feed: Feed,
     limit: usize,
     wait: Option<Duration>,
-) -> Result<Response, ApiError> {
-    let mut page = Page::new(&feed, limit, gateway.limits.max_page_bytes);
+) -> Result<Response> {
+    let mut page = Page::new(&feed, limit, gateway.limits.sessions.max_page_bytes);
     let deadline = wait.map(|wait| Instant::now() + wait);
     let was_draining = gateway.shutdown.is_draining();
     let mut key_ended = pin!(admission.wait_key_ended());
     let mut caught_up = false;
     let more = loop {
         let state = if caught_up {
-            let Some(deadline) = deadline.filter(|_| page.is_empty()) else {
+            let Some(deadline) = deadline else {
                 break false;
             };
+            if !page.is_empty() {
+                break false;
+            }
             tokio::select! {
                 biased;
                 // The problem has a retry delay. Without it, a client that polls again would loop during the
@@ -168,13 +156,9 @@ pub(crate) async fn page_response(
             PageState::Ended => break false,
         }
     };
-    let mut response = page.finish(&feed, more).into_response();
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    set_preference_applied(&mut response, wait);
-    Ok(response)
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    let page = page.finish(&feed, more);
+    Ok((kind, PreferenceApplied(wait), page).into_response())
 }
 
 #[cfg(test)]
@@ -185,34 +169,34 @@ mod tests {
     fn last_event_id_wins_and_an_unknown_id_is_a_reset() {
         let epoch: Epoch = "k3".parse().unwrap();
         let header = |text: &str| LastEventId::Text(text.to_owned());
-        let read = |last, after| Cursor::parse::<EventId>(&last, after, &epoch).ok();
-        assert_eq!(read(LastEventId::Absent, None), Some(Cursor::None));
-        assert_eq!(read(LastEventId::Absent, Some("tail")), Some(Cursor::Tail));
+        let read = |last, after| parse_start::<EventId>(&last, after, &epoch).ok();
+        assert_eq!(read(LastEventId::Absent, None), Some(Start::Beginning));
+        assert_eq!(read(LastEventId::Absent, Some("tail")), Some(Start::Tail));
         assert_eq!(
             read(LastEventId::Absent, Some("k3-7")),
-            Some(Cursor::After(7))
+            Some(Start::After(7))
         );
         assert_eq!(read(LastEventId::Absent, Some("k3-g7")), None);
         assert_eq!(read(LastEventId::Absent, Some("")), None);
-        assert_eq!(read(header("k3-9"), Some("k3-7")), Some(Cursor::After(9)));
+        assert_eq!(read(header("k3-9"), Some("k3-7")), Some(Start::After(9)));
         assert_eq!(
             read(header("k3-9"), Some("nonsense")),
-            Some(Cursor::After(9))
+            Some(Start::After(9))
         );
         assert_eq!(
             read(header("j1-9"), None),
-            Some(Cursor::Reset(ResetReason::NewEpoch))
+            Some(Start::Reset(ResetReason::NewEpoch))
         );
         for nonsense in ["tail", "9", "k3-g9", "k3-18446744073709551616"] {
             assert_eq!(
                 read(header(nonsense), None),
-                Some(Cursor::Reset(ResetReason::UnknownCursor)),
+                Some(Start::Reset(ResetReason::UnknownCursor)),
                 "{nonsense}"
             );
         }
         assert_eq!(
             read(LastEventId::Invalid, None),
-            Some(Cursor::Reset(ResetReason::UnknownCursor))
+            Some(Start::Reset(ResetReason::UnknownCursor))
         );
     }
 }

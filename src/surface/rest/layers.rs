@@ -18,11 +18,11 @@ use super::negotiate::{Representation, negotiate};
 use crate::server::{InternalError, RequestId, event_response};
 use crate::stream::{Encoder, Sse, retry_delay};
 use crate::surface::http::{
-    ApiError, FailedResponse, Gateway, accepts_encoding, admit, method_not_allowed, panic_response,
+    ApiError, FailedResponse, Gateway, accepts_encoding, method_not_allowed, panic_response,
 };
 use base::shutdown::Shutdown;
-use base::types::{Ids, PublicPath};
-use events::api::{Problem, ProblemCode};
+use base::types::Ids;
+use events::api::{Problem, ProblemCode, PublicPath};
 use events::event::{ControlFrame, ProblemFrame};
 
 pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<Gateway> {
@@ -42,11 +42,12 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
     let public = request.extensions().get::<PublicPath>().cloned();
     let streams = wants_stream(&request);
     let path = request.uri().path();
-    let path = public
-        .as_ref()
-        .map_or_else(|| path.to_owned(), |public| public.join(path));
+    let path = match &public {
+        Some(public) => public.join(path),
+        None => path.to_owned(),
+    };
     let compresses = is_requested(request.method(), request.headers());
-    let mut response = admit(&gateway, request, next).await;
+    let mut response = gateway.admit(request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
         let problem = Problem {
@@ -65,15 +66,12 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
 /// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from
 /// reconnecting.
 fn problem_stream(problem: &Problem, ids: &Ids) -> Response {
-    let (mut encoder, mut body) = (Sse::<true>, BytesMut::new());
-    encoder.retry(
-        &mut body,
-        retry_delay(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000),
-    );
-    encoder.control(
-        &mut body,
-        &ControlFrame::new(&ProblemFrame { problem }, ids.now()),
-    );
+    let mut encoder = Sse::<true>;
+    let mut body = BytesMut::new();
+    let wait_ms = problem.retry_after_seconds.unwrap_or(1) * 1000;
+    encoder.retry(&mut body, retry_delay(ids, wait_ms, 1000));
+    let frame = ControlFrame::new(&ProblemFrame { problem }, ids.now());
+    encoder.control(&mut body, &frame);
     let mut response = event_response(encoder.media_type(), Body::from(body.freeze()));
     if problem.code == ProblemCode::Internal {
         response.extensions_mut().insert(InternalError);
@@ -89,7 +87,10 @@ fn wants_stream(request: &Request) -> bool {
     ];
     let path = request.uri().path();
     let asks = || {
-        negotiate(request.headers(), &FORMS).is_ok_and(|form| form == Representation::EventStream)
+        matches!(
+            negotiate(request.headers(), &FORMS),
+            Ok(Representation::EventStream)
+        )
     };
     request.method() == Method::GET
         && (path.ends_with("/events/stream")
@@ -104,11 +105,9 @@ fn is_transient(status: StatusCode) -> bool {
 
 fn write_problem(response: &mut Response, problem: &Problem) {
     let body = serde_json::to_vec(problem).expect("a problem has string keys and serializes");
+    let kind = HeaderValue::from_static("application/problem+json");
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
+    headers.insert(header::CONTENT_TYPE, kind);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     *response.body_mut() = Body::from(body);
 }
@@ -129,15 +128,13 @@ pub(super) async fn compress(response: Response, requested: bool, shutdown: &Shu
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    parts
-        .headers
-        .append(header::VARY, HeaderValue::from_static("accept-encoding"));
+    let vary = HeaderValue::from_static("accept-encoding");
+    parts.headers.append(header::VARY, vary);
     if !requested {
         return Response::from_parts(parts, body);
     }
-    let plain = to_bytes(body, usize::MAX)
-        .await
-        .expect("the body is in memory");
+    let plain = to_bytes(body, usize::MAX).await;
+    let plain = plain.expect("the body is in memory");
     let copy = plain.clone();
     let compressed = shutdown.spawn_blocking(move || gzip(&copy)).await;
     // The runtime ends.

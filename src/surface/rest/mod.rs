@@ -4,9 +4,9 @@
 //! [`sessions::session`], events through [`log::eventlog`] and [`crate::stream`].
 //!
 //! Read in this order:
-//! 1. `layers`: admission, problem documents, and the compression of responses. `negotiate`, `range`: parts of a request
+//! 1. `layers`: admission, problem documents, and the compression of responses. `negotiate`: parts of a request
 //!    that no other surface reads.
-//! 2. `routes`: the handlers and the table of routes. `events_query`: the responses of the `/events` routes.
+//! 2. `routes`: the handlers and their routes. `events_query`: the responses of the `/events` routes.
 //! 3. `sign_in_socket`: the terminal of a sign-in. `fleet_socket`: the connection of a member of the fleet.
 //! 4. `openapi`, `docs`: the OpenAPI document and the pages about the API. `wire`: the parsers, for fuzz targets.
 

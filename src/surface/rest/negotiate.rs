@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use http::{HeaderMap, header};
 
-use crate::surface::http::ApiError;
+use crate::surface::http::{ApiError, Result};
 use events::api::ProblemCode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +43,7 @@ impl Representation {
 /// wildcard, then by the order in `Accept`. Without `Accept`, this is the first offered representation.
 ///
 /// Fails with 406 if `Accept` matches no offered representation.
-pub fn negotiate(
-    headers: &HeaderMap,
-    offered: &[Representation],
-) -> Result<Representation, ApiError> {
+pub fn negotiate(headers: &HeaderMap, offered: &[Representation]) -> Result<Representation> {
     let mut named = false;
     let mut best: Option<(u16, bool, Representation)> = None;
     for value in headers.get_all(header::ACCEPT) {
@@ -119,18 +116,13 @@ pub fn requested_range(headers: &HeaderMap, size: u64, etag: &str) -> RequestedR
     };
     // Only an equal strong entity tag proves that the file is the same byte for byte. A date or a weak tag
     // does not.
-    if headers
-        .get_all(header::IF_RANGE)
-        .iter()
-        .any(|known| known.as_bytes() != etag.as_bytes())
-    {
+    let mut known = headers.get_all(header::IF_RANGE).iter();
+    if known.any(|known| known.as_bytes() != etag.as_bytes()) {
         return RequestedRange::Full;
     }
-    range
-        .to_str()
-        .ok()
-        .and_then(|range| parse_bytes(range, size))
-        .unwrap_or(RequestedRange::Full)
+    let range = range.to_str().ok();
+    let range = range.and_then(|range| parse_bytes(range, size));
+    range.unwrap_or(RequestedRange::Full)
 }
 
 /// Returns `None` for a range that the server may ignore.
@@ -144,7 +136,8 @@ fn parse_bytes(range: &str, size: u64) -> Option<RequestedRange> {
         ("", last) => size.saturating_sub(parse_number(last)?)..size,
         (first, "") => parse_number(first)?..size,
         (first, last) => {
-            let (first, last) = (parse_number(first)?, parse_number(last)?);
+            let first = parse_number(first)?;
+            let last = parse_number(last)?;
             if last < first {
                 return None;
             }

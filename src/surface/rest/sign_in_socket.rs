@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
 use bytes::{Buf, Bytes, BytesMut};
@@ -17,15 +16,15 @@ use tokio::time::{Instant, sleep_until};
 use crate::auth::Admission;
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
-use crate::surface::http::Gateway;
-use agents::agent::{SignInCommand, Terminal};
+use crate::surface::http::{Gateway, send_last};
+use agents::agent::Terminal;
 use agents::pool::SignIn;
-use events::api::auth::{TerminalFrame, TerminalInput};
+use children::{PtyChild, PtySize};
 use events::api::{Problem, ProblemCode};
+use events::api::{TerminalFrame, TerminalInput};
 use log::audit::SignInRecord;
 
 const TOO_LONG: &str = "the sign-in did not complete in time";
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 16 << 10;
 
 pub(crate) struct SignInSocket {
@@ -33,8 +32,8 @@ pub(crate) struct SignInSocket {
     pub(crate) sign_in: SignIn,
     pub(crate) record: SignInRecord,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) stream_guard: StreamGuard,
-    pub(crate) connection_permit: ConnectionPermit,
+    pub(crate) _stream_guard: StreamGuard,
+    pub(crate) _connection_permit: ConnectionPermit,
 }
 
 enum End {
@@ -53,13 +52,6 @@ impl SignInSocket {
     pub(crate) async fn run(mut self, mut socket: WebSocket) {
         let agent = self.sign_in.agent().clone();
         let Err(end) = self.relay(&mut socket).await;
-        let Self {
-            sign_in,
-            record,
-            stream_guard,
-            connection_permit,
-            ..
-        } = self;
         let frame = match end {
             End::Disconnected => None,
             End::Draining => Some(text(&TerminalFrame::Shutdown)),
@@ -67,9 +59,9 @@ impl SignInSocket {
             End::Exited { code, signal } => {
                 tracing::info!(%agent, code, "a terminal sign-in ended");
                 if code == Some(0) {
-                    sign_in.succeeded();
+                    self.sign_in.succeeded();
                 }
-                record.end(code == Some(0));
+                self.record.end(code == Some(0));
                 Some(text(&TerminalFrame::Exit {
                     exit_code: code,
                     signal: signal.as_deref(),
@@ -77,16 +69,10 @@ impl SignInSocket {
             }
         };
         // The program is signalled and its pool slot is free before the client receives the last frame.
-        drop(sign_in);
+        drop(self.sign_in);
         if let Some(frame) = frame {
-            let farewell = async {
-                socket.send(frame).await?;
-                socket.send(Message::Close(None)).await
-            };
-            // A client that does not accept the frame in time counts as disconnected.
-            drop(tokio::time::timeout(CLOSE_TIMEOUT, farewell).await);
+            send_last(&mut socket, [frame, Message::Close(None)]).await;
         }
-        drop((stream_guard, connection_permit));
     }
 
     async fn relay(&mut self, socket: &mut WebSocket) -> Result<Infallible, End> {
@@ -94,8 +80,8 @@ impl SignInSocket {
         let shutdown = self.gateway.shutdown.clone();
         // The future is created once, because each new one looks up all keys.
         let mut key_ended = pin!(self.admission.wait_key_ended());
-        let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in_timeout));
-        let mut ping_timer = tokio::time::interval(limits.keep_alive_interval);
+        let mut timed_out = pin!(sleep_until(Instant::now() + limits.http.sign_in_timeout));
+        let mut ping_timer = tokio::time::interval(limits.stream.keep_alive_interval);
         let Terminal {
             output,
             input,
@@ -117,14 +103,14 @@ impl SignInSocket {
                 () = shutdown.drain_started() => return Err(End::Draining),
                 () = key_ended.as_mut() => return Err(problem(Problem::key_ended())),
                 () = timed_out.as_mut() => return Err(timeout(TOO_LONG)),
-                () = sleep_until(state.last_progress + limits.stdin_stall_timeout), if typing => {
+                () = sleep_until(state.last_progress + children::STDIN_STALL_TIMEOUT), if typing => {
                     return Err(timeout("the sign-in command does not read its input"));
                 }
                 exit = command.exited(), if !state.output_open => {
                     return Err(End::Exited { code: exit.code, signal: exit.signal });
                 }
                 read = output.read_buf(&mut buffer), if state.output_open => {
-                    state.output_read(read.unwrap_or(0), limits.max_sign_in_output_bytes)?;
+                    state.output_read(read.unwrap_or(0), limits.http.max_sign_in_output_bytes)?;
                     state.output_open.then(|| Message::Binary(buffer.split().freeze()))
                 }
                 written = input.write(&state.pending_input), if typing => {
@@ -179,17 +165,21 @@ impl RelayState {
         self.last_progress = Instant::now();
     }
 
-    fn handle_message(
-        &mut self,
-        message: Option<Message>,
-        command: &SignInCommand,
-    ) -> Result<(), End> {
+    fn handle_message(&mut self, message: Option<Message>, command: &PtyChild) -> Result<(), End> {
         match message {
             Some(Message::Binary(bytes)) => {
-                (self.pending_input, self.last_progress) = (bytes, Instant::now());
+                self.pending_input = bytes;
+                self.last_progress = Instant::now();
             }
             Some(Message::Text(text)) => match serde_json::from_str(&text) {
-                Ok(TerminalInput::Resize { cols, rows }) => command.resize(cols.get(), rows.get()),
+                Ok(TerminalInput::Resize { cols, rows }) => {
+                    let size = PtySize {
+                        cols: cols.get(),
+                        rows: rows.get(),
+                    };
+                    // A command that has ended has no window.
+                    let _ = command.resize(size);
+                }
                 Err(error) => return Err(problem(Problem::invalid("", error.to_string()))),
             },
             Some(Message::Ping(_) | Message::Pong(_)) => {}
@@ -208,9 +198,6 @@ fn timeout(detail: &str) -> End {
 }
 
 fn text(frame: &impl Serialize) -> Message {
-    Message::Text(
-        serde_json::to_string(frame)
-            .expect("frames of the gateway serialize")
-            .into(),
-    )
+    let json = serde_json::to_string(frame).expect("frames of the gateway serialize");
+    Message::Text(json.into())
 }

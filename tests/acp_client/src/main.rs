@@ -59,7 +59,8 @@ where
     F: Future<Output = Result<(), Error>>,
 {
     let seen = Shared::default();
-    let (updates, requests) = (Arc::clone(&seen), Arc::clone(&seen));
+    let updates = Arc::clone(&seen);
+    let requests = Arc::clone(&seen);
     Client
         .v1()
         .on_receive_notification(

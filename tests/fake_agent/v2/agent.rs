@@ -132,7 +132,8 @@ impl Agent {
                 let name = script::session_id(self.flags.collide_ids, self.made);
                 self.made += 1;
                 let session = self.sessions.create(&name, &params.cwd);
-                let (name, setup) = (string(&name), setup(&session));
+                let name = string(&name);
+                let setup = setup(&session);
                 self.wire
                     .answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
             }
@@ -261,7 +262,8 @@ fn setup(session: &Session) -> String {
 
 pub(crate) fn options(session: &Session) -> String {
     let of = |kept: &Mutex<String>| string(&kept.lock().unwrap_or_else(PoisonError::into_inner));
-    let (mode, model) = (of(&session.mode), of(&session.model));
+    let mode = of(&session.mode);
+    let model = of(&session.model);
     format!(
         r#"[{{"configId":"how","name":"Mode","category":"mode","type":"select","currentValue":{mode},"options":[{{"value":"ask","name":"Ask"}},{{"value":"code","name":"Code"}}]}},{{"configId":"model","name":"Model","category":"model","type":"select","currentValue":{model},"options":[{{"value":"small","name":"Small"}},{{"value":"large","name":"Large"}}]}}]"#
     )

@@ -161,7 +161,8 @@ impl Messages {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some((block, rest)) = self.buffer.split_once("\n\n") {
-                let (block, rest) = (block.to_owned(), rest.to_owned());
+                let block = block.to_owned();
+                let rest = rest.to_owned();
                 self.buffer = rest;
                 let mut data = None;
                 for line in block.lines() {

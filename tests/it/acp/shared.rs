@@ -52,7 +52,8 @@ async fn first_answer_of_two_clients_wins() {
     let mut second = Acp::open(&gateway).await;
     let mut two = load(&mut second, &session).await;
     let prompt = first.prompt(&session, "permission").await;
-    let (at_one, at_two) = (one.request(PERMISSION).await, two.request(PERMISSION).await);
+    let at_one = one.request(PERMISSION).await;
+    let at_two = two.request(PERMISSION).await;
     assert_eq!(at_one, at_two, "the ids derive from the request");
     second.allow(&at_two).await;
     let cancelled = |message: &Value| message["method"] == "$/cancel_request";

@@ -48,10 +48,8 @@ impl Socket {
                         .get(name)
                         .map(|value| value.to_str().expect("ASCII").to_owned())
                 };
-                let (protocol, connection) = (
-                    header("sec-websocket-protocol"),
-                    header("acp-connection-id"),
-                );
+                let protocol = header("sec-websocket-protocol");
+                let connection = header("acp-connection-id");
                 Ok(Self {
                     stream,
                     protocol,

@@ -1,6 +1,7 @@
 //! Archives and packages with a small agent, made with the tools of the machine.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::support::gateway::command;
@@ -43,12 +44,19 @@ fn run(program: &str, arguments: &[&str], folder: &Path) {
     );
 }
 
-/// An archive with `bin/hello`, which runs this program.
-pub(super) fn binary_archive(archive: &Path, program: &str) -> PathBuf {
+/// The agent as one executable file.
+pub(super) fn executable() -> String {
+    format!("#!/usr/bin/env python3\n{AGENT}\nmain()\n")
+}
+
+/// An archive with the executable file `bin/hello`.
+pub(super) fn binary_archive(archive: &Path, executable: &str) -> PathBuf {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).expect("the folder is ours");
-    fs::copy(program, bin.join("hello")).expect("the folder is ours");
+    let hello = bin.join("hello");
+    fs::write(&hello, executable).expect("the folder is ours");
+    fs::set_permissions(&hello, Permissions::from_mode(0o755)).expect("the file is ours");
     run(
         "tar",
         &["czf", archive.to_str().expect("UTF-8"), "bin"],

@@ -70,7 +70,8 @@ async fn a_command_is_waited_for_as_long_as_a_client_follows() {
     let gateway = setup
         .settings("testing.client_answer_timeout = \"300ms\"")
         .start();
-    let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    let session = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
     let mut stream = gateway
         .events(&format!("/v1/sessions/{session}/events"))
         .await;

@@ -133,7 +133,8 @@ async fn disconnected_client_does_not_count_as_follower() {
     };
     end(&gateway, &session).await;
     // Its connection ends a moment later.
-    let (mut before, began) = (0, Instant::now());
+    let mut before = 0;
+    let began = Instant::now();
     loop {
         let now = asked().await;
         if now == before {

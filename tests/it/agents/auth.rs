@@ -46,7 +46,8 @@ async fn a_session_that_needs_a_sign_in_works_after_it_also_in_new_processes() {
     sign_in(&gateway).await;
     assert_eq!(gateway.get(AUTH).await["state"], "authenticated");
     // The sign-in is in the memory of one process; each of these has another one.
-    let (a, b) = (gateway.session("fake").await, gateway.session("fake").await);
+    let a = gateway.session("fake").await;
+    let b = gateway.session("fake").await;
     let pids = [
         gateway.turn(&a, "pid").await["text"].clone(),
         gateway.turn(&b, "pid").await["text"].clone(),
@@ -70,10 +71,8 @@ async fn restart_discards_state_of_processes() {
 
 #[tokio::test]
 async fn sign_in_stored_on_disk_is_used_and_not_repeated() {
-    let (file, log) = (
-        tempfile::tempdir().expect("a folder"),
-        tempfile::NamedTempFile::new().expect("a file"),
-    );
+    let file = tempfile::tempdir().expect("a folder");
+    let log = tempfile::NamedTempFile::new().expect("a file");
     let signed_in = file.path().join("signed-in");
     let log_path = log.path().to_str().expect("text");
     let args = [

@@ -69,7 +69,8 @@ async fn remote_agent_runs_turns_of_two_sessions() {
 
 async fn run_turns_of_two_sessions(scheme: &str) {
     let (near, far) = pair_over(scheme);
-    let (one, two) = (near.session("far").await, near.session("far").await);
+    let one = near.session("far").await;
+    let two = near.session("far").await;
     let (first, second) = tokio::join!(
         near.turn(&one, "echo first"),
         near.turn(&two, "echo second")

@@ -25,8 +25,10 @@ impl Scene {
             .expect("the folder is ours");
         std::fs::write(folder.path().join("signed-in"), "").expect("the folder is ours");
         let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-        let (refusals, file) = (path("refusals"), path("signed-in"));
-        let (state, log) = (path("state"), path("received"));
+        let refusals = path("refusals");
+        let file = path("signed-in");
+        let state = path("state");
+        let log = path("received");
         let methods =
             r#"{"id":"oauth-personal","name":"Google"},{"id":"gemini-api-key","name":"Key"}"#;
         let own = [

@@ -346,7 +346,8 @@ async fn stalled_client_does_not_block_the_end_of_a_sign_in() {
 async fn frames_are_never_compressed() {
     let (setup, _folder) = setup("");
     let gateway = setup.start();
-    let (path, address) = (offered(&gateway).await, gateway.address());
+    let path = offered(&gateway).await;
+    let address = gateway.address();
     let head = format!(
         "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {KEY}\r\nconnection: upgrade\r\n\
          upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\

@@ -46,7 +46,7 @@ async fn idle_process_hides_a_slow_start_and_the_next_one_starts() {
     let pool = "pool = { max_size = 4, min_idle = 1 }";
     // The test polls for as long as three starts need.
     let limits = "limits.per_key.max_requests_per_minute = 60000";
-    let gateway = Setup::fake_with(&["--slow-start", "4000"], pool)
+    let gateway = Setup::fake_with(&["--slow-start", "2500"], pool)
         .settings(limits)
         .start();
     until(
@@ -175,7 +175,7 @@ async fn agent_without_its_sign_in_has_no_idle_processes() {
 #[tokio::test]
 async fn unused_agent_has_no_idle_processes() {
     let pool =
-        "pool = { max_size = 4, min_idle = 2, min_idle_for = \"5s\", idle_timeout = \"100ms\" }";
+        "pool = { max_size = 4, min_idle = 2, min_idle_for = \"3s\", idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&[], pool).start();
     until(&gateway, "fake", json!({ "idle": 2, "minIdle": 2 })).await;
     until(

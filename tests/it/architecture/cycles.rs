@@ -159,7 +159,8 @@ impl Resolver<'_> {
         let depth = (0..=path.len())
             .rev()
             .find(|&depth| self.files.contains_key(&path[..depth]))?;
-        let (module, rest) = (path[..depth].to_vec(), &path[depth..]);
+        let module = path[..depth].to_vec();
+        let rest = &path[depth..];
         let imports = &self.files[&module];
         let Some(name) = rest.first().filter(|name| !imports.defined.contains(*name)) else {
             return Some(module);

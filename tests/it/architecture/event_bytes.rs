@@ -33,11 +33,27 @@ const FORMAT: [&str; 7] = [
     ",time:",
 ];
 
+/// A fast search for the same texts. Few files contain one, and only these are parsed.
+fn may_violate(source: &str) -> bool {
+    let unquoted = source.replace(['\\', '"'], "");
+    let has_format = FORMAT.iter().any(|part| {
+        if part.ends_with(' ') {
+            source.contains(&format!("\"{part}"))
+        } else {
+            unquoted.contains(part)
+        }
+    });
+    has_format || source.contains(".frames") || RAW.iter().any(|name| source.contains(name))
+}
+
 /// Every place in one file that reads or writes the bytes of an event. Tests may do both.
 pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
     let is_test =
         |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs" || part == "contract.rs";
     if file.starts_with("crates/events/src/event") || file.iter().any(is_test) {
+        return Vec::new();
+    }
+    if !may_violate(source) {
         return Vec::new();
     }
     let forwards = FORWARDERS.iter().any(|folder| file.starts_with(folder));
@@ -104,7 +120,7 @@ fn reads_and_writes_of_event_bytes_are_found() {
         Vec::<String>::new()
     );
     assert_eq!(
-        judged("crates/events/src/event/framer.rs", source),
+        judged("crates/events/src/event/frame.rs", source),
         Vec::<String>::new()
     );
     assert_eq!(

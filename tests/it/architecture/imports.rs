@@ -74,7 +74,8 @@ impl Walk {
     }
 
     fn step(&mut self) {
-        let (at, line) = (self.at, self.tokens[self.at].line);
+        let at = self.at;
+        let line = self.tokens[self.at].line;
         self.at += 1;
         match self.tokens[at].kind.clone() {
             Kind::Punct('{') => {

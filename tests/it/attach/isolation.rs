@@ -23,7 +23,7 @@ for token in (token, "x" * 43):
         except OSError as error:
             print("no connection:", error)
             continue
-        hello = {"hello": {"token": token, "access": {"editor": {"former": None}}}}
+        hello = {"hello": {"token": token, "access": {"editor": None}}}
         try:
             control.sendall((json.dumps(hello) + "\n").encode())
         except BrokenPipeError:

@@ -41,7 +41,8 @@ impl TlsProxy {
 
 /// The files of a new key and its certificate for `localhost`.
 pub(crate) fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
-    let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
+    let key = folder.join("key.pem");
+    let certificate = folder.join("certificate.pem");
     let mut openssl = command("openssl");
     openssl.args([
         "req",

@@ -102,10 +102,8 @@ async fn packages_planted_in_a_workspace_do_not_run_at_the_start_of_an_agent() {
     let more = "env = { npm_config_offline = \"true\" }\nstart_timeout = \"60s\"";
     let setup = Setup::default().agent("npx", "npx", &["--no", "planted-agent"], more);
     let gateway = setup.start();
-    let (workspace, marker) = (
-        gateway.path("data/workspaces/planted"),
-        gateway.path("marker"),
-    );
+    let workspace = gateway.path("data/workspaces/planted");
+    let marker = gateway.path("marker");
     plant(&workspace, &marker);
     let body = json!({ "agent": "npx", "cwd": workspace });
     let answer = gateway.posted("/v1/sessions", &[], &body).await;
@@ -148,7 +146,8 @@ async fn sessions_of_one_agent_share_a_home_and_agents_do_not() {
             .to_owned();
         (session, home)
     };
-    let ((first, one), (second, same)) = (home("fake").await, home("fake").await);
+    let (first, one) = home("fake").await;
+    let (second, same) = home("fake").await;
     let (_, other) = home("other").await;
     assert_ne!(first, second);
     assert_eq!(

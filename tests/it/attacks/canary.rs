@@ -108,7 +108,8 @@ impl Run {
     /// Sends a request and searches its answer. The canaries in `but` may be in an answer that is no error.
     async fn send(&mut self, request: RequestBuilder, but: &[&str]) -> (u16, String) {
         let response = request.send().await.expect("an answer");
-        let (status, url) = (response.status(), response.url().path().to_owned());
+        let status = response.status();
+        let url = response.url().path().to_owned();
         let mut text = format!("{:?}\n", response.headers());
         let is_stream = response
             .headers()
@@ -241,7 +242,8 @@ async fn ticket(run: &mut Run, path: &str) -> String {
 /// Every route with a key in the wrong place, a wrong method, a wrong host, and invalid bodies.
 async fn misuse(run: &mut Run, session: &str, key: &str) {
     let ticket = ticket(run, &format!("/v1/sessions/{session}/events")).await;
-    let (http, url) = (run.gateway.http.clone(), run.gateway.url.clone());
+    let http = run.gateway.http.clone();
+    let url = run.gateway.url.clone();
     let keyed = |operation: &crate::route_walk::operations::Operation, query: &str| {
         http.request(
             operation.method.clone(),

@@ -272,7 +272,8 @@ async fn poisoned_events_are_stored_and_replayed_also_after_a_kill() {
     gateway.start();
     let after = all_forms(&gateway, &session).await;
     for (before, after) in before.iter().zip(&after).skip(1).take(2) {
-        let (before, after) = (logged(before), logged(after));
+        let before = logged(before);
+        let after = logged(after);
         assert!(
             before.len() > lines.len() && after.starts_with(&before),
             "{before:#?} {after:#?}"

@@ -45,7 +45,8 @@ async fn responses(gateway: &Gateway, bytes: &[u8], limit: Duration) -> (Vec<Str
 #[tokio::test]
 async fn ambiguous_requests_are_rejected_and_run_nothing() {
     let gateway = Setup::fake(&[]).start();
-    let (host, hidden) = (gateway.address(), hidden(&gateway));
+    let host = gateway.address();
+    let hidden = hidden(&gateway);
     let head = |fields: &str| {
         format!(
             "POST /v1/tickets HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\
@@ -143,7 +144,8 @@ async fn ambiguous_requests_are_rejected_and_run_nothing() {
 #[tokio::test]
 async fn a_request_in_the_body_of_another_does_not_run() {
     let gateway = Setup::fake(&[]).start();
-    let (host, hidden) = (gateway.address(), hidden(&gateway));
+    let host = gateway.address();
+    let hidden = hidden(&gateway);
     let length = hidden.len();
     let last = format!("GET /livez HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     for line in [

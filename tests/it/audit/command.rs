@@ -94,10 +94,8 @@ async fn export_prints_the_events_of_a_time_range_while_the_gateway_runs() {
     let events = audit(&gateway).await;
     assert_eq!(export(&gateway, &[]), events);
     let time = events[2]["time"].as_str().expect("a time");
-    let (before, after) = (
-        export(&gateway, &["--until", time]),
-        export(&gateway, &["--since", time]),
-    );
+    let before = export(&gateway, &["--until", time]);
+    let after = export(&gateway, &["--since", time]);
     assert!(
         before
             .iter()

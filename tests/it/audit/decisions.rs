@@ -145,10 +145,8 @@ async fn refused_files_and_terminals_are_recorded() {
     let mut gateway = gateway.start();
     let read =
         r#"ask method=fs/read_text_file params={"sessionId":$SESSION,"path":"/etc/passwd-canary"}"#;
-    let (off, served) = (
-        gateway.session("fake").await,
-        gateway.session("served").await,
-    );
+    let off = gateway.session("fake").await;
+    let served = gateway.session("served").await;
     for session in [&off, &served] {
         gateway.turn(session, read).await;
     }

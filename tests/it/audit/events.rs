@@ -37,7 +37,8 @@ async fn changes_of_a_key_are_recorded_once_in_their_commit() {
     };
     assert_eq!(revoked["actor"], json!({ "kind": "command_line" }));
     let events = audit(&gateway).await;
-    let (created, updated) = (of(&events, "key.created"), of(&events, "key.updated"));
+    let created = of(&events, "key.created");
+    let updated = of(&events, "key.updated");
     let ([created], [updated]) = (&created[..], &updated[..]) else {
         panic!("{events:?}")
     };
@@ -115,11 +116,9 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
         (1, &json!("link"))
     );
     assert_eq!(created[0]["actor"]["kind"], "gateway");
-    let (printed, used, expired) = (
-        of(&events, "link.printed"),
-        of(&events, "link.used"),
-        of(&events, "key.expired"),
-    );
+    let printed = of(&events, "link.printed");
+    let used = of(&events, "link.used");
+    let expired = of(&events, "key.expired");
     assert_eq!((printed.len(), &printed[0]["keyId"]), (1, id));
     assert_eq!((used.len(), &used[0]["actor"]["keyId"]), (1, id));
     assert_eq!(
@@ -211,10 +210,8 @@ async fn sign_ins_are_recorded_with_their_outcome() {
     assert_eq!(gateway.call(Method::DELETE, auth).await.status, 204);
     let ended = settled(&mut gateway, "sign_in.ended").await;
     let events = audit(&gateway).await;
-    let (started, out) = (
-        of(&events, "sign_in.started"),
-        of(&events, "sign_in.signed_out"),
-    );
+    let started = of(&events, "sign_in.started");
+    let out = of(&events, "sign_in.signed_out");
     assert_eq!(
         (started.len(), ended.len(), out.len()),
         (1, 1, 1),
@@ -317,7 +314,7 @@ async fn retention_prunes_the_oldest_events_and_records_it() {
     let mut gateway = Setup::fake(&[])
         .table("[testing]\naudit_max_bytes = \"1 KiB\"")
         .start();
-    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+    for name in ["a", "b", "c", "d", "e"] {
         key_command(&gateway, &["create", name]);
         let created = || async {
             of(&audit(&gateway).await, "key.created")
@@ -338,7 +335,7 @@ async fn retention_prunes_the_oldest_events_and_records_it() {
         (events[0]["seq"].as_u64() == through.map(|seq| seq + 1)).then_some(events)
     })
     .await;
-    assert!(of(&events, "key.created").len() < 8);
+    assert!(of(&events, "key.created").len() < 5);
     let verified = super::command::audit_command(&gateway, &["verify"]);
     assert!(verified.status.success(), "{verified:?}");
 }
@@ -412,7 +409,8 @@ async fn rejections_have_their_reason_and_no_secret() {
 async fn messages_at_acp_that_a_key_does_not_permit_are_counted() {
     let mut gateway = Setup::fake(&[]).start();
     let reader = key(&gateway, "reader", "read").await;
-    let (http, url) = (gateway.http.clone(), format!("{}/acp", gateway.url));
+    let http = gateway.http.clone();
+    let url = format!("{}/acp", gateway.url);
     let post = |message: Value| http.post(&url).bearer_auth(&reader).json(&message);
     let params = json!({ "protocolVersion": 1 });
     let opened =

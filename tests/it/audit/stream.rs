@@ -140,7 +140,8 @@ async fn read_through(stream: &mut Events, seen: &mut Vec<u64>, through: u64) ->
 #[tokio::test]
 async fn a_stream_resumes_without_loss_or_duplicates_over_restart_and_kill() {
     let mut gateway = Setup::fake(&[]).start();
-    let (mut seen, mut cursor): (Vec<u64>, Option<String>) = (Vec::new(), None);
+    let mut seen: Vec<u64> = Vec::new();
+    let mut cursor: Option<String> = None;
     for round in 0..4 {
         for _ in 0..3 {
             gateway.session("fake").await;

@@ -73,10 +73,8 @@ async fn member_without_acp_gets_one_message_for_all_its_processes() {
         "{message}"
     );
 
-    let (one, two) = (
-        gateway.session("worker").await,
-        gateway.session("worker").await,
-    );
+    let one = gateway.session("worker").await;
+    let two = gateway.session("worker").await;
     let to = json!({ "sessions": [one, two], "agents": ["worker"] });
     let report = announce(&gateway, &to).await;
     assert_eq!(

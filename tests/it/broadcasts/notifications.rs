@@ -17,7 +17,8 @@ use crate::support::{Answer, Setup};
 async fn every_process_gets_the_notification_once() {
     let log = Log::new();
     let gateway = Setup::fake(&["--log", log.path()]).start();
-    let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
+    let one = gateway.session("fake").await;
+    let two = gateway.session("fake").await;
     gateway.prompt(&two, "hang").await;
     let body = json!({ "type": "context_update", "content": "a \"new\"\nbranch", "to": "all" });
     let report = send(&gateway, &body).await;
@@ -164,7 +165,8 @@ async fn other_tenants_get_nothing() {
 async fn process_that_does_not_read_is_not_reached_in_time() {
     let log = Log::new();
     let gateway = Setup::fake(&["--log", log.path()]).start();
-    let (deaf, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    let deaf = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
     gateway.turn(&deaf, "deaf").await;
     // The process reads the beginning of one more line, and its pipe has room for a part of the other one.
     let content = "x".repeat(64 << 10);

@@ -28,7 +28,8 @@ async fn turn_ended(gateway: &Gateway, session: &str, prompt: &Value) -> Vec<Val
 #[tokio::test]
 async fn prompt_waits_for_the_running_turn_and_is_marked() {
     let gateway = Setup::fake(&[]).start();
-    let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
+    let busy = gateway.session("fake").await;
+    let idle = gateway.session("fake").await;
     gateway.prompt(&busy, "hang").await;
     let report = prompt(&gateway, &json!("all")).await;
     assert_eq!(
@@ -111,7 +112,8 @@ async fn queued_prompt_survives_a_kill() {
 #[tokio::test]
 async fn sessions_get_a_process_and_rejections_have_their_code() {
     let gateway = Setup::fake(&["--close"]).start();
-    let (detached, closed) = (gateway.session("fake").await, gateway.session("fake").await);
+    let detached = gateway.session("fake").await;
+    let closed = gateway.session("fake").await;
     gateway.prompt(&detached, "crash").await;
     gateway
         .post(&format!("/v1/sessions/{closed}/close"), &json!({}))

@@ -44,10 +44,8 @@ pub(super) fn run_in(folder: &str, program: &str, args: &[&str]) -> Value {
     let output = command
         .output()
         .expect("`scripts/test clients more_clients` installs the packages");
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     serde_json::from_str(stdout.trim())
         .unwrap_or_else(|error| panic!("{args:?}: {error}\n{stdout}\n{stderr}"))
 }
@@ -211,10 +209,8 @@ fn openai_sdk_completes() {
             .is_some_and(|text| text.contains("ACP"))
     );
     let history = client(&["history", "demo", "again"]);
-    let (first, second) = (
-        history["first"].as_str().expect("an id"),
-        history["second"].as_str().expect("an id"),
-    );
+    let first = history["first"].as_str().expect("an id");
+    let second = history["second"].as_str().expect("an id");
     assert_eq!(
         (first.replace("_p1", "_p2").as_str(), &history["history"]),
         (second, &json!(null))
@@ -296,7 +292,8 @@ fn openai_sdk_follows_responses() {
             &[&[&*url, KEY, "demo"], scenario].concat(),
         )
     };
-    let (whole, helper) = (client(&["whole", "hello"]), client(&["helper", "hello"]));
+    let whole = client(&["whole", "hello"]);
+    let helper = client(&["helper", "hello"]);
     assert_eq!(
         (&whole["text"], &whole["items"]),
         (&helper["text"], &helper["items"])
@@ -310,7 +307,8 @@ fn openai_sdk_follows_responses() {
         ("deny", "You said no"),
     ] {
         let shown = client(&[scenario, "/diff"]);
-        let (first, second) = (&shown["first"], &shown["second"]);
+        let first = &shown["first"];
+        let second = &shown["second"];
         assert_eq!(
             format!("{}_2", first["id"].as_str().expect("an id")),
             second["id"],
@@ -388,7 +386,8 @@ async fn openai_python_completes_and_repeats_a_lost_request_once() {
         client("models", ""),
         json!({ "ids": ["demo"], "one": "demo" })
     );
-    let (whole, streamed) = (client("whole", "hello"), client("streamed", "hello"));
+    let whole = client("whole", "hello");
+    let streamed = client("streamed", "hello");
     assert!(
         whole["reasoning"]
             .as_str()
@@ -477,7 +476,8 @@ fn openai_agents_and_litellm_show_turns() {
     let gateway = demo();
     let url = format!("{}/openai/v1", gateway.url);
     let client = |scenario| run("openai_python.py", &[&url, KEY, scenario, "hello"]);
-    let (agents, litellm) = (client("agents"), client("litellm"));
+    let agents = client("agents");
+    let litellm = client("litellm");
     let text = &litellm["text"];
     assert!(
         text.as_str()

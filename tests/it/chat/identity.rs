@@ -1,7 +1,7 @@
 //! Random histories of chat clients, and a model of what a request means.
 //!
-//! The CI plays 200 histories, 50 for each protocol. More of them, or those of a seed that failed:
-//! `HISTORIES=10000 cargo test --test it chat::identity::random` and `SEED=7 cargo test --test it chat::identity::random`.
+//! The gate plays 12 histories for each protocol. More of them, or those of a seed that failed:
+//! `ROUNDS=100 cargo test --test it chat::identity::random` and `SEED=7 cargo test --test it chat::identity::random`.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{AG_UI, AI_SDK, COMPLETIONS, RESPONSES, frames, text};
 use crate::support::figures::figure;
-use crate::support::random::Random;
+use crate::support::random::{Random, rounds};
 use crate::support::{Gateway, Setup};
 
 const PROTOCOLS: [&str; 4] = [AI_SDK, AG_UI, COMPLETIONS, RESPONSES];
@@ -370,12 +370,8 @@ impl Client<'_> {
 }
 
 /// Plays histories, and prints the seed of one that differs from the model.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the number of histories is for developers"
-)]
 async fn play(protocol: &'static str) {
-    let histories = std::env::var("HISTORIES").map_or(50, |count| count.parse().expect("a number"));
+    let histories = rounds(12);
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed} for {protocol}"));
     let settings = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 1000";

@@ -228,7 +228,9 @@ async fn turn_of_a_client_that_left_is_cancelled() {
 
 #[tokio::test]
 async fn drain_and_an_ended_key_are_errors_in_the_stream() {
-    let mut gateway = Setup::fake(&[]).start();
+    let mut gateway = Setup::fake(&[])
+        .settings("timeouts.drain_timeout = \"500ms\"")
+        .start();
     let key = key(&gateway, "short", "read,prompt").await;
     let url = format!("{}{COMPLETIONS}", gateway.url);
     let hang = completion(&["slow chunks=1 ms=1; hang"], true);

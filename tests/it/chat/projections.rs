@@ -115,7 +115,8 @@ fn without_comments(frames: &str) -> String {
 async fn replay_equals_the_live_stream_also_after_a_kill() {
     let mut gateway = Setup::fake(&[]).start();
     let prompt = "thought; slow chunks=1 ms=1; tool; plan; slow chunks=2 ms=1; usage";
-    let (chat, run) = (ui_messages("c", &[prompt]), run_input("t", "r", &[prompt]));
+    let chat = ui_messages("c", &[prompt]);
+    let run = run_input("t", "r", &[prompt]);
     let live = (
         post(&gateway, AI_SDK, &chat).await,
         post(&gateway, AG_UI, &run).await,

@@ -69,7 +69,8 @@ async fn running_response_is_read_to_its_end() {
     );
     let id = begun["id"].as_str().expect("an id");
     let (one, two) = tokio::join!(read(&gateway, id, None), read(&gateway, id, Some(3)));
-    let (one, two) = (frames(&one), frames(&two));
+    let one = frames(&one);
+    let two = frames(&two);
     assert_eq!(one[4..], two[..]);
     assert_eq!(one.last().expect("a frame")["type"], "response.completed");
 }
@@ -259,7 +260,8 @@ async fn conversation_is_a_session_with_items() {
     reversed.reverse();
     assert_eq!(reversed, ids(&all));
     // Page by page.
-    let (mut paged, mut after) = (Vec::new(), String::new());
+    let mut paged = Vec::new();
+    let mut after = String::new();
     loop {
         let page = gateway
             .get(&format!("{path}/items?order=asc&limit=3{after}"))

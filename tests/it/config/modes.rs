@@ -76,10 +76,8 @@ fn every_mode_of_a_recorded_agent_is_classified() {
         };
         let recording = fs::read_to_string(files.into_iter().find(starts).unwrap()).unwrap();
         let recording: serde_json::Value = serde_json::from_str(&recording).unwrap();
-        let (package, modes) = (
-            recording["package"].as_str().unwrap(),
-            recording["modes"].as_array().unwrap(),
-        );
+        let package = recording["package"].as_str().unwrap();
+        let modes = recording["modes"].as_array().unwrap();
         let entry = format!("[agents.a]\ncommand = \"npx\"\nargs = [\"-y\", {package:?}]\n");
         let config = load(&entry, &[]).unwrap();
         let list = &config.agents[&"a".parse().unwrap()].settings.denied_modes;

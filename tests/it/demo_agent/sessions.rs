@@ -165,10 +165,8 @@ fn the_end_of_stdin_ends_the_process_also_in_a_turn() {
         "session/load",
         &json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] }),
     );
-    let (text, whole) = (
-        demo.agent_text(),
-        "This takes 600 seconds. Cancel it whenever you like.\n\n",
-    );
+    let text = demo.agent_text();
+    let whole = "This takes 600 seconds. Cancel it whenever you like.\n\n";
     assert!(
         text.starts_with("This"),
         "the text before the end is kept: {text}"

@@ -247,7 +247,8 @@ fn invalid_request_gets_an_error_and_the_next_one_its_response() {
 fn turns_of_two_sessions_run_side_by_side_and_one_session_has_one() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
-    let (slow, quick) = (demo.session("/w"), demo.session("/w"));
+    let slow = demo.session("/w");
+    let quick = demo.session("/w");
     let waiting = demo.prompt(&slow, "/slow 600");
     assert_eq!(demo.turn(&quick, "hello"), "end_turn");
     let second = demo.prompt(&slow, "/help");

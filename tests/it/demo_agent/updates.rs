@@ -193,7 +193,8 @@ fn output_after_the_end_of_a_turn_is_accepted() {
 fn demo_session_and_its_fork_keep_a_remembered_word_across_processes() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
-    let (one, other) = (demo.session("/w"), demo.session("/w"));
+    let one = demo.session("/w");
+    let other = demo.session("/w");
     demo.turn(&one, "/recall");
     assert!(
         demo.agent_text().contains("remembers no word"),

@@ -33,7 +33,7 @@ impl Case {
     /// Limits that allow an immediate repetition of a fault and any number of requests.
     pub(super) const LIMITS: &str = "testing.min_backoff = \"10ms\"\ntesting.max_breaker_crashes = 1000\n\
                                      limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\n\
-                                     testing.stop_stdin_timeout = \"200ms\"\ntesting.stop_term_timeout = \"200ms\"\n";
+                                     testing.stop_stdin_timeout = \"200ms\"\ntesting.session_close_timeout = \"200ms\"\ntesting.stop_term_timeout = \"200ms\"\n";
 
     /// The scripted agent with these arguments, lines of its entry, and further settings.
     pub(super) fn with(args: &[&str], entry: &str, limits: &str) -> Self {
@@ -42,7 +42,9 @@ impl Case {
             .settings(&format!("{}{limits}", Self::LIMITS))
             .start();
         let idle = procfs::resident(gateway.pid());
-        let (sessions, followers, responses) = (Vec::new(), Vec::new(), Mutex::default());
+        let sessions = Vec::new();
+        let followers = Vec::new();
+        let responses = Mutex::default();
         Self {
             gateway,
             sessions,
@@ -116,7 +118,8 @@ impl Case {
             .trim_start_matches("/v1/sessions/")
             .split('/')
             .collect();
-        let (status, mut responses) = (answer.status.as_u16(), self.responses());
+        let status = answer.status.as_u16();
+        let mut responses = self.responses();
         match words[..] {
             [session, "prompts"] => responses.prompts.push(PromptAnswer {
                 session: session.to_owned(),
@@ -231,7 +234,8 @@ impl Case {
     async fn outlive(&self, owner: &str) -> Vec<Alive> {
         let ended = Instant::now();
         loop {
-            let (after, left) = (ended.elapsed(), self.agents_alive());
+            let after = ended.elapsed();
+            let left = self.agents_alive();
             if left.is_empty() || after >= OUTLIVE {
                 let what = "of an agent".to_owned();
                 let alive = |pid| Alive {

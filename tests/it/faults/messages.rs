@@ -87,7 +87,8 @@ async fn sessions_with_the_same_id_at_two_agents_stay_apart() {
     let pid =
         |events: &[Value]| all(events, "session.update")[0]["update"]["content"]["text"].clone();
     assert_ne!(pid(&l), pid(&r), "each session has a process of its own");
-    let (l, r) = (gateway.lawful(&left).await, gateway.lawful(&right).await);
+    let l = gateway.lawful(&left).await;
+    let r = gateway.lawful(&right).await;
     assert_eq!(all(&l, "session.update").len(), 201);
     assert_eq!(all(&r, "session.update").len(), 201);
     for (events, session) in [(&l, &left), (&r, &right)] {

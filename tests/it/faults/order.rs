@@ -84,7 +84,8 @@ async fn flood_for_an_unknown_session_has_no_effect() {
         "{turn}"
     );
     assert_eq!(case.turn(&other, "echo hello").await["text"], "hello");
-    let (grown, written) = (case.grown(), case.log().len());
+    let grown = case.grown();
+    let written = case.log().len();
     figure(&format!(
         "{UPDATES} updates for nobody: {grown} KiB more memory, {written} bytes of log"
     ));

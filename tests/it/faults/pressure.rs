@@ -60,10 +60,8 @@ async fn loud() -> (Gateway, String, u32) {
 
 /// Waits until the agent has received this, and returns the duration.
 async fn until_received(gateway: &Gateway, words: &str) -> Duration {
-    let (began, received) = (
-        Instant::now(),
-        gateway.path("data/homes/default/fake/received"),
-    );
+    let began = Instant::now();
+    let received = gateway.path("data/homes/default/fake/received");
     eventually(words, Duration::from_secs(20), async || {
         let received = std::fs::read_to_string(&received).expect("the agent's own record");
         received.contains(words).then_some(())
@@ -94,7 +92,8 @@ async fn reaches(gateway: &Gateway, session: &str, seq: u64) {
 
 /// The most that an agent had written and the log did not have, looked at until the turn is over.
 async fn most_ahead(gateway: &Gateway, session: &str, agent: u32) -> u64 {
-    let (begun, seq) = (procfs::written(agent), gateway.last_seq(session).await);
+    let begun = procfs::written(agent);
+    let seq = gateway.last_seq(session).await;
     let mut most = 0;
     loop {
         let written = procfs::written(agent) - begun;
@@ -140,7 +139,8 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
     let quiet = gateway.session("fake").await;
     let alone = turns(&gateway, &quiet, TURNS).await;
     let idle = procfs::resident(gateway.pid());
-    let (began, seq) = (Instant::now(), gateway.last_seq(&session).await);
+    let began = Instant::now();
+    let seq = gateway.last_seq(&session).await;
     let mut stream = gateway
         .events(&format!("/v1/sessions/{session}/events?after=tail"))
         .await;
@@ -153,10 +153,8 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
         .await;
     let beside = async {
         reaches(&gateway, &session, seq + SOME).await;
-        let (path, allow) = (
-            format!("/v1/sessions/{session}/permissions/r1"),
-            json!({ "optionId": "allow" }),
-        );
+        let path = format!("/v1/sessions/{session}/permissions/r1");
+        let allow = json!({ "optionId": "allow" });
         let answer = ResponseTimes::of(&gateway, &path, &allow, r#""optionId":"allow""#).await;
         let beside = turns(&gateway, &quiet, TURNS).await;
         reaches(&gateway, &session, seq + 2 * SOME).await;
@@ -169,7 +167,8 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
     };
     let (ahead, (answer, beside, cancel)) =
         tokio::join!(most_ahead(&gateway, &session, agent), beside);
-    let (took, events) = (began.elapsed(), gateway.last_seq(&session).await - seq);
+    let took = began.elapsed();
+    let events = gateway.last_seq(&session).await - seq;
     let grown = procfs::highest(gateway.pid()).saturating_sub(idle);
     figure(&format!(
         "{} of {} bytes in {took:?}: {ahead} bytes ahead of the log at most, {grown} KiB more memory",
@@ -247,10 +246,8 @@ async fn agent_blocks_with_the_log_and_receives_its_cancel() {
     });
     let end = log.await.pop().expect("its end");
     assert_eq!(end["stopReason"], "cancelled");
-    let (ahead, grown) = (
-        stopped - begun,
-        procfs::highest(gateway.pid()).saturating_sub(idle),
-    );
+    let ahead = stopped - begun;
+    let grown = procfs::highest(gateway.pid()).saturating_sub(idle);
     figure(&format!(
         "the agent stood after {ahead} bytes, {grown} KiB more memory; cancel there after {received:?}, a read took {read:?}"
     ));

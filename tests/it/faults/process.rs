@@ -208,14 +208,14 @@ async fn a_cancel_that_is_ignored_ends_the_agent_and_the_turn() {
 async fn silent_agent_is_cancelled_at_the_timeout() {
     let (gateway, session) = Case::fake_with(
         &[],
-        "turn_idle_timeout = \"2s\"",
-        "timeouts.tool_call_idle_timeout = \"4s\"",
+        "turn_idle_timeout = \"1s\"",
+        "timeouts.tool_call_idle_timeout = \"2s\"",
     )
     .await;
     // (script, cause, the shortest time in milliseconds)
     for (script, cause, least) in [
-        ("hang", "silence", 2000),
-        ("running-tool; hang", "tool_call_silence", 4000),
+        ("hang", "silence", 1000),
+        ("running-tool; hang", "tool_call_silence", 2000),
     ] {
         let begun = std::time::Instant::now();
         let turn = gateway.turn(&session, script).await;
@@ -228,7 +228,7 @@ async fn silent_agent_is_cancelled_at_the_timeout() {
         let transcript = gateway.get(&path).await;
         assert_eq!(transcript["turns"][0]["cancelCause"], cause);
     }
-    let turn = gateway.turn(&session, "slow chunks=12 ms=200").await;
+    let turn = gateway.turn(&session, "slow chunks=12 ms=120").await;
     assert_eq!(
         turn["stopReason"], "end_turn",
         "an agent with output is not idle"

@@ -57,7 +57,8 @@ async fn at_once(case: &Case, posts: &[Post<'_>]) -> Vec<Answer> {
     let together = Arc::new(Barrier::new(posts.len()));
     let mut sent = JoinSet::new();
     for (at, post) in posts.iter().enumerate() {
-        let (together, after) = (Arc::clone(&together), post.after);
+        let together = Arc::clone(&together);
+        let after = post.after;
         let mut request = post
             .client
             .post(format!("{}{}", case.url, post.path))
@@ -102,10 +103,8 @@ const CONNECTIONS: usize = 20;
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_on_twenty_connections_at_the_same_instant_is_one_turn() {
     let (case, session) = Case::fake(&[]).await;
-    let (clients, path) = (
-        clients(&case, CONNECTIONS).await,
-        format!("/v1/sessions/{session}/prompts"),
-    );
+    let clients = clients(&case, CONNECTIONS).await;
+    let path = format!("/v1/sessions/{session}/prompts");
     for round in 1..=5 {
         let body = json!({ "prompt": format!("echo round-{round}") });
         let key = format!("key {round}");
@@ -151,10 +150,8 @@ async fn one_key_on_twenty_connections_at_the_same_instant_is_one_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_with_two_bodies_at_the_same_instant_is_one_turn_of_one_body() {
     let (case, session) = Case::fake(&[]).await;
-    let (clients, path) = (
-        clients(&case, CONNECTIONS).await,
-        format!("/v1/sessions/{session}/prompts"),
-    );
+    let clients = clients(&case, CONNECTIONS).await;
+    let path = format!("/v1/sessions/{session}/prompts");
     for round in 1..=5 {
         let bodies =
             ["left", "right"].map(|side| json!({ "prompt": format!("echo {side}-{round}") }));
@@ -195,10 +192,8 @@ async fn one_key_with_two_bodies_at_the_same_instant_is_one_turn_of_one_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_on_twenty_connections_at_the_same_instant_is_one_session() {
     let mut case = Case::with(&["--slow-start", "300"], "", "");
-    let (clients, body) = (
-        clients(&case, CONNECTIONS).await,
-        json!({ "agent": "fake" }),
-    );
+    let clients = clients(&case, CONNECTIONS).await;
+    let body = json!({ "agent": "fake" });
     let posts = clients.iter().map(|client| Post {
         key: Some("k"),
         ..Post::new(client, "/v1/sessions", &body)
@@ -291,13 +286,13 @@ async fn cancel_at_the_start_or_end_of_a_turn_gives_one_end() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let (case, session) = Case::fake(&[]).await;
-    let (tabs, prompts) = (
-        clients(&case, 3).await,
-        format!("/v1/sessions/{session}/prompts"),
-    );
-    let (mut cancelled, empty) = (0, json!({}));
+    let tabs = clients(&case, 3).await;
+    let prompts = format!("/v1/sessions/{session}/prompts");
+    let mut cancelled = 0;
+    let empty = json!({});
     for round in 0..ROUNDS {
-        let (one, two) = (2 * round + 1, 2 * round + 2);
+        let one = 2 * round + 1;
+        let two = 2 * round + 2;
         case.prompt(&session, &format!("slow chunks=1 ms={}", random.below(10)))
             .await;
         let behind = json!({ "prompt": "echo behind", "queue": true });
@@ -348,7 +343,8 @@ async fn concurrent_cancel_and_answer_send_the_agent_one_of_them() {
     figure(&format!("SEED={seed}"));
     let (case, session) = Case::fake(&[]).await;
     let tabs = clients(&case, 3).await;
-    let (allow, empty) = (json!({ "optionId": "allow" }), json!({}));
+    let allow = json!({ "optionId": "allow" });
+    let empty = json!({});
     let mut answered = 0;
     for round in 1..=ROUNDS {
         let mut stream = case
@@ -358,11 +354,9 @@ async fn concurrent_cancel_and_answer_send_the_agent_one_of_them() {
         case.prompt(&session, "permission wait=yes").await;
         stream.until("request.created").await;
         let base = format!("/v1/sessions/{session}");
-        let (permission, all, one) = (
-            format!("{base}/permissions/r{round}"),
-            format!("{base}/cancel"),
-            format!("{base}/prompts/p{round}/cancel"),
-        );
+        let permission = format!("{base}/permissions/r{round}");
+        let all = format!("{base}/cancel");
+        let one = format!("{base}/prompts/p{round}/cancel");
         // An answer needs slightly more time than a cancel to reach its session.
         let after = Duration::from_micros(random.below(6000));
         let posts = [

@@ -200,7 +200,7 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
     let setup = Setup::default()
         .agent("fake", fake_agent(), &["--exit-at-start", "1"], "")
         .agent("sound", fake_agent(), &[], "")
-        .settings("testing.min_backoff = \"300ms\"");
+        .settings("testing.min_backoff = \"150ms\"");
     let gateway = setup.start();
     for _ in 0..5 {
         create(&gateway, "fake").await.problem(502, "agent_exited");
@@ -231,13 +231,13 @@ async fn expired_start_is_reported_at_once_and_its_process_counts_until_its_end(
     let args = ["--hang-initialize", "--ignore-eof", "--ignore-term"];
     let more = "start_timeout = \"300ms\"\npool = { max_size = 1, min_idle = 0 }";
     let gateway = Setup::fake_with(&args, more)
-        .settings("limits.per_key.max_requests_per_minute = 60000")
+        .settings("limits.per_key.max_requests_per_minute = 60000\ntesting.stop_stdin_timeout = \"2s\"\ntesting.stop_term_timeout = \"2s\"")
         .start();
     let began = Instant::now();
     let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
-    // A stop needs ten seconds: five for stdin, five for TERM.
+    // A stop needs four seconds: two for stdin, two for TERM.
     assert!(
-        began.elapsed() < Duration::from_secs(5),
+        began.elapsed() < Duration::from_secs(3),
         "it waited for the stop: {:?}",
         began.elapsed()
     );

@@ -24,7 +24,8 @@ async fn a_huge_prompt_to_an_agent_that_stopped_reading_ends_it_and_the_turn() {
     let (mut case, session) = deaf(&[], "testing.stdin_stall_timeout = \"500ms\"").await;
     case.budget(16 * HUGE as u64 / 1024);
     let other = case.session().await;
-    let (began, text) = (Instant::now(), "x".repeat(HUGE));
+    let began = Instant::now();
+    let text = "x".repeat(HUGE);
     let (turn, beside) = tokio::join!(case.turn(&session, &text), case.turn(&other, "echo beside"));
     assert_eq!(
         beside["text"], "beside",

@@ -409,7 +409,8 @@ fn a_write_keeps_the_mode_and_does_not_overrule_it() {
 fn the_parent_of_a_root_is_swapped_for_a_link() {
     let ground = Ground::new();
     let workspace = ground.open();
-    let (moved, secret) = (ground.path("root/moved"), ground.path("root-secret"));
+    let moved = ground.path("root/moved");
+    let secret = ground.path("root-secret");
     std::fs::rename(ground.path("root/w"), &moved).expect("it is ours");
     symlink(&secret, ground.path("root/w")).expect("a link");
     // The handle still is the folder that it was; a new one is not had.
@@ -427,9 +428,12 @@ fn the_parent_of_a_root_is_swapped_for_a_link() {
 fn link_swap_race_of_ten_thousand_rounds() {
     let ground = Ground::new();
     let workspace = ground.open();
-    let (over, swaps) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let (served, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let (name, evil) = (ground.path("root/w/swap"), ground.path("root/w/evil"));
+    let over = AtomicBool::new(false);
+    let swaps = AtomicUsize::new(0);
+    let served = AtomicUsize::new(0);
+    let refused = AtomicUsize::new(0);
+    let name = ground.path("root/w/swap");
+    let evil = ground.path("root/w/evil");
     std::fs::create_dir(&name).expect("the folder is ours");
     std::fs::write(name.join("file"), "inside").expect("the folder is ours");
     symlink("../../root-secret", &evil).expect("a link");
@@ -455,7 +459,8 @@ fn link_swap_race_of_ten_thousand_rounds() {
         over.store(true, Ordering::Relaxed);
     });
     untouched(&ground);
-    let (served, refused) = (served.into_inner(), refused.into_inner());
+    let served = served.into_inner();
+    let refused = refused.into_inner();
     assert_eq!(served + refused, ROUNDS);
     assert!(
         served > 0 && refused > ROUNDS / 4,

@@ -59,7 +59,8 @@ async fn pages_follow_each_other_and_searches_go_on_where_they_were_cut() {
         ("?match=file", 200),
         ("?match=file-", 1),
     ] {
-        let (mut found, mut cursor) = (Vec::new(), String::new());
+        let mut found = Vec::new();
+        let mut cursor = String::new();
         loop {
             let page = list(&ground, &format!("{query}&limit={limit}{cursor}")).await;
             assert!(paths(&page).len() <= limit);
@@ -72,10 +73,8 @@ async fn pages_follow_each_other_and_searches_go_on_where_they_were_cut() {
         assert_eq!(found, all, "{query}");
     }
     all.truncate(10);
-    let (first, second) = (
-        list(&ground, "?path=folder-0&limit=6").await,
-        "?path=folder-0&limit=6&cursor=",
-    );
+    let first = list(&ground, "?path=folder-0&limit=6").await;
+    let second = "?path=folder-0&limit=6&cursor=";
     let second = format!(
         "{second}{}",
         first["nextCursor"].as_str().expect("there is more")

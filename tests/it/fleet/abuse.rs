@@ -284,10 +284,8 @@ async fn names_of_known_agents_need_a_key_that_permits_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_removes_all_members_of_a_key_in_one_call() {
     let gateway = Setup::fake(&[]).start();
-    let (one, two) = (
-        key(&gateway, "one", "fleet").await,
-        key(&gateway, "two", "fleet").await,
-    );
+    let one = key(&gateway, "one", "fleet").await;
+    let two = key(&gateway, "two", "fleet").await;
     let mut first = Raw::connect(&gateway, &one, "a", info())
         .await
         .expect("it joins");

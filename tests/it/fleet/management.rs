@@ -72,10 +72,8 @@ async fn list_has_the_state_the_load_and_the_description_of_a_member() {
         json!({ "os": "linux", "note": "a=b" })
     );
     assert_eq!(connected["version"], env!("CARGO_PKG_VERSION"));
-    let (since, heard) = (
-        connected["since"].as_str(),
-        connected["lastHeartbeatAt"].as_str(),
-    );
+    let since = connected["since"].as_str();
+    let heard = connected["lastHeartbeatAt"].as_str();
     assert!(
         since.expect("a time") <= heard.expect("a time"),
         "{connected}"
@@ -101,7 +99,9 @@ async fn list_has_the_state_the_load_and_the_description_of_a_member() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn drained_member_keeps_its_processes_and_gets_no_new_ones() {
-    let mut gateway = Setup::fake(&[]).start();
+    // The gateway stops the process of the member after the member has ended, so each step of the stop waits for its timeout.
+    let steps = "testing.stop_stdin_timeout = \"100ms\"\ntesting.stop_term_timeout = \"100ms\"\ntesting.stop_kill_timeout = \"100ms\"\ntesting.session_close_timeout = \"100ms\"";
+    let mut gateway = Setup::fake(&[]).settings(steps).start();
     let mut member = Member::start(&address(&gateway), "laptop", KEY, &[]);
     let running = session(&gateway, &member, "laptop").await;
     assert_eq!(

@@ -24,7 +24,9 @@ async fn create(gateway: &Gateway, cwd: &Path) -> (u16, Value) {
 async fn sessions_work_below_the_roots_of_the_member() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let base = dir.path().canonicalize().expect("it exists");
-    let (first, second, other) = (base.join("first"), base.join("second"), base.join("other"));
+    let first = base.join("first");
+    let second = base.join("second");
+    let other = base.join("other");
     for folder in [&first.join("sub"), &second, &other] {
         std::fs::create_dir_all(folder).expect("the folder is ours");
     }
@@ -91,7 +93,8 @@ async fn sessions_work_below_the_roots_of_the_member() {
 async fn session_is_not_restored_after_its_root_is_withdrawn() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let base = dir.path().canonicalize().expect("it exists");
-    let (first, second) = (base.join("first"), base.join("second"));
+    let first = base.join("first");
+    let second = base.join("second");
     for folder in [&first, &second] {
         std::fs::create_dir(folder).expect("the folder is ours");
     }

@@ -51,7 +51,8 @@ fn terminal(steps: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn member_serves_files_below_its_roots() {
-    let (ground, gateway) = (Ground::new(), Setup::fake(&[]).start());
+    let ground = Ground::new();
+    let gateway = Setup::fake(&[]).start();
     let member = ground.member(&gateway, &["--files"]);
     let session = session(&gateway, &member, "laptop").await;
     let path = |name: &str| ground.root.join(name).display().to_string();
@@ -87,7 +88,8 @@ async fn member_serves_files_below_its_roots() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn member_without_the_options_serves_nothing() {
-    let (ground, gateway) = (Ground::new(), Setup::fake(&[]).start());
+    let ground = Ground::new();
+    let gateway = Setup::fake(&[]).start();
     let member = ground.member(&gateway, &[]);
     let session = session(&gateway, &member, "laptop").await;
     let read = format!("read path={}", ground.root.join("sub").display());
@@ -103,7 +105,8 @@ async fn member_without_the_options_serves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn member_runs_commands_in_the_folder_of_the_session() {
-    let (ground, gateway) = (Ground::new(), Setup::fake(&[]).start());
+    let ground = Ground::new();
+    let gateway = Setup::fake(&[]).start();
     let member = ground.member(&gateway, &["--terminals"]);
     session(&gateway, &member, "laptop").await;
     let folder = ground.root.join("sub");
@@ -149,7 +152,8 @@ async fn member_runs_commands_in_the_folder_of_the_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn command_of_the_agent_outlives_a_kill_of_the_gateway() {
-    let (ground, mut gateway) = (Ground::new(), Setup::fake(&[]).start());
+    let ground = Ground::new();
+    let mut gateway = Setup::fake(&[]).start();
     let member = ground.member(&gateway, &["--terminals"]);
     let session = session(&gateway, &member, "laptop").await;
     let script = "touch began; while [ ! -e go ]; do sleep 0.05; done; echo finished";

@@ -1,8 +1,8 @@
 //! Methods of agents that have no route of their own, by name.
 
 use agent_client_protocol_schema::{v1, v2};
-use base::types::method_list::route_of;
 use reqwest::Method;
+use wire::acp::method_list::route_of;
 
 use super::spelling::odd;
 use super::{answering, create, object, received, send};

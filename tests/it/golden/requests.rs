@@ -78,7 +78,8 @@ async fn every_request_and_its_answer_pass_byte_for_byte() {
         } else {
             usize::MAX
         };
-        let (params, result) = (odd_to(params, depth), odd_to(result, depth));
+        let params = odd_to(params, depth);
+        let result = odd_to(result, depth);
         let answer = format!(r#"{{"result": {result}}}"#);
         let [created, resolved] =
             asked(&gateway, &session, &request(row, method, &params), &answer).await;

@@ -11,7 +11,9 @@ pub(super) fn odd(json: &str) -> String {
 /// The same with unknown members only in objects that lie that deep, and less: deeper ones are a client's own, such as
 /// a JSON Schema.
 pub(super) fn odd_to(json: &str, depth: usize) -> String {
-    let (mut out, mut in_string, mut escaped) = (String::new(), false, false);
+    let mut out = String::new();
+    let mut in_string = false;
+    let mut escaped = false;
     // Whether the object has a member yet.
     let mut members: Vec<bool> = Vec::new();
     for character in json.chars() {

@@ -20,7 +20,8 @@ fn kinds(examples: &[&str]) -> Vec<String> {
 
 #[test]
 fn every_kind_of_update_has_an_example_in_the_schema() {
-    let (v1_kinds, v2_kinds) = (kinds(UPDATES), kinds(V2_UPDATES));
+    let v1_kinds = kinds(UPDATES);
+    let v2_kinds = kinds(V2_UPDATES);
     for kind in variants::<v1::SessionUpdate>("sessionUpdate") {
         assert!(
             v1_kinds.contains(&kind),

@@ -104,8 +104,8 @@ fn is_event_id(word: &str) -> bool {
 /// Whether the output matches the documented one. A line `...` of the page matches any lines; `...` within a line
 /// matches any text.
 pub(super) fn matches(printed: &str, expected: &str) -> bool {
-    let (printed, expected): (Vec<&str>, Vec<&str>) =
-        (printed.lines().collect(), expected.lines().collect());
+    let printed: Vec<&str> = printed.lines().collect();
+    let expected: Vec<&str> = expected.lines().collect();
     lines(&printed, &expected)
 }
 

@@ -49,7 +49,9 @@ fn mark(before: &str) -> Mark {
 
 pub(super) fn blocks(page: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
-    let (mut line, mut before, mut rest) = (0, "", page);
+    let mut line = 0;
+    let mut before = "";
+    let mut rest = page;
     while let Some((head, tail)) = rest.split_once('\n') {
         line += 1;
         rest = tail;

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::OpenptFlags;
 use tempfile::TempDir;
 
+use crate::support::gateway::KEY_RELOAD_INTERVAL;
 use crate::support::places::{gateway_program, project};
 
 const START: Duration = Duration::from_mins(1);
@@ -142,6 +143,7 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
         .env("LC_ALL", "C.UTF-8")
         // Tests may run as root.
         .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true")
+        .env(KEY_RELOAD_INTERVAL.0, KEY_RELOAD_INTERVAL.1)
         .current_dir(folder)
 }
 
@@ -159,6 +161,13 @@ impl RunningGateway {
         let (ours, theirs) = terminal();
         let mut bash = command("bash");
         environment(&mut bash, shell.folder()).env("ACP_GATEWAY_LISTEN", "127.0.0.1:0");
+        // A page ends its remote agents before its gateway, which then waits for each step of their stop.
+        for step in ["STDIN", "TERM", "KILL"] {
+            bash.env(
+                format!("ACP_GATEWAY__TESTING__STOP_{step}_TIMEOUT"),
+                "100ms",
+            );
+        }
         let errors = theirs.try_clone().expect("a descriptor");
         let child = bash
             .args(["-euc", &format!("exec {}", program.trim())])
@@ -168,7 +177,8 @@ impl RunningGateway {
             .spawn()
             .expect("bash is there");
         let shown = Arc::new(Mutex::new(Vec::new()));
-        let (mut terminal, kept) = (File::from(ours), Arc::clone(&shown));
+        let mut terminal = File::from(ours);
+        let kept = Arc::clone(&shown);
         // A read from a terminal whose other side is closed fails.
         let read = move || {
             let mut bytes = [0; 4096];
@@ -216,7 +226,8 @@ impl RunningGateway {
     fn named(&self, block: &str) -> String {
         let block = block.replace(ADDRESS, &self.address);
         let Some(key) = &self.key else { return block };
-        let (mut named, mut rest) = (String::new(), &*block);
+        let mut named = String::new();
+        let mut rest = &*block;
         while let Some(at) = rest.find(KEY) {
             named.push_str(&rest[..at]);
             named.push_str(key);

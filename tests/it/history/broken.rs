@@ -338,7 +338,8 @@ fn moved_prompts_start_in_the_order_of_the_queue() {
             }
         }
     };
-    let (front, end) = (r#","before":"p2""#, r#","before":null"#);
+    let front = r#","before":"p2""#;
+    let end = r#","before":null"#;
     breaks(ran(&[(3, front)], [3, 2], None), &[]);
     breaks(ran(&[(2, end)], [3, 2], None), &[]);
     breaks(ran(&[(3, front), (3, end)], [2, 3], None), &[]);

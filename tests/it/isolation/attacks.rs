@@ -44,7 +44,8 @@ const DENIED_AT_WORKSPACE: [&str; 1] = ["create a file in another folder of the 
 
 #[tokio::test]
 async fn hostile_agent_cannot_leave_its_isolation() {
-    let (mut columns, mut has_groups) = (Vec::new(), true);
+    let mut columns = Vec::new();
+    let mut has_groups = true;
     for user in User::all() {
         for (level, machine) in table::COLUMNS {
             let (outcomes, group) = attack(user, machine, level).await;

@@ -386,7 +386,8 @@ impl Ground {
         let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
         // Sessions start their processes before they exist.
         let process = |name: &str| *agents(&gateway, name).first().expect("its process runs");
-        let (own, other) = (process("hostile"), process("sibling"));
+        let own = process("hostile");
+        let other = process("sibling");
         let home = |pid: u32| PathBuf::from(variable(pid, "HOME").expect("each agent has a home"));
         let data = gateway.path("data");
         let private = data.join("private");

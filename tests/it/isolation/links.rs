@@ -256,7 +256,8 @@ async fn folder_of_programs_that_is_replaced_by_a_link_stays_closed() {
         std::fs::write(&secret, SECRET).expect("the folder is ours");
         user.own(&secret);
         let attacker = open(&gateway, &json!({ "agent": "hostile" })).await;
-        let (programs, private) = (gateway.path("tools/bin"), gateway.path("data/private"));
+        let programs = gateway.path("tools/bin");
+        let private = gateway.path("data/private");
         let replace = json!({ "act": "replace_below", "path": programs, "target": private });
         order(&gateway, &attacker, &replace, "replaced.json").await;
         let second = open(&gateway, &json!({ "agent": "sibling" })).await;

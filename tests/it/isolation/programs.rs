@@ -71,7 +71,8 @@ async fn programs_work(user: User, machine: Machine, level: &str) {
         session.json["isolation"]["mechanism"],
         expected_mechanism(user, level, machine)
     );
-    let (cwd, uvx) = (session.cwd.to_str().expect("UTF-8"), file(".venv/bin/uvx"));
+    let cwd = session.cwd.to_str().expect("UTF-8");
+    let uvx = file(".venv/bin/uvx");
     for (name, script, expected) in PROGRAMS {
         let script = format!("set -e; cd \"$0\"\n{script}");
         let run = json!({ "act": "run", "command": ["sh", "-c", script, cwd, uvx] });

@@ -62,7 +62,8 @@ pub(super) fn compare(columns: &[Column], has_groups: bool) {
         (has_groups || !names(&NEED_GROUPS, line)) && (has_queues || !names(&NEED_QUEUES, line))
     };
     let shown = |text: &str| text.lines().filter(is_shown).collect::<Vec<_>>().join("\n");
-    let (committed, generated) = (shown(committed), shown(&generated));
+    let committed = shown(committed);
+    let generated = shown(&generated);
     let matches = if has_all {
         committed == generated
     } else {

@@ -289,7 +289,8 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
-    let (good, bad) = (gateway.path("good"), gateway.path("bad"));
+    let good = gateway.path("good");
+    let bad = gateway.path("bad");
     output_text(&run(&gateway, &["backup", text_of(&good)]), true);
     let text = output_text(&run(&gateway, &["restore", text_of(&good)]), false);
     assert!(

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use base::types::{Ids, Limits, SessionId, Tenant};
+use base::types::{Ids, SessionId, Tenant};
+use log::limits::Limits;
 use log::store::{Batch, RecordStore as _, Run, SqliteStore};
 use serde_json::json;
 

@@ -40,7 +40,8 @@ fn key_of(session: &str) -> [u8; 16] {
 
 /// Two sessions with three turns each; in the first the second turn is damaged. Gives both.
 async fn spoilt(gateway: &mut Gateway) -> (String, String) {
-    let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
+    let damaged = gateway.session("fake").await;
+    let whole = gateway.session("fake").await;
     for word in ["alpha", "beta", "gamma"] {
         gateway.turn(&damaged, &format!("echo {word}")).await;
         gateway
@@ -327,7 +328,8 @@ fn spoil_chains(gateway: &Gateway, session: &str) {
 #[tokio::test]
 async fn session_with_damaged_pages_can_be_deleted_without_a_stop() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
-    let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
+    let damaged = gateway.session("fake").await;
+    let whole = gateway.session("fake").await;
     // Nothing of it can be packed.
     let long = Random::new(1).noise(160_000);
     gateway.turn(&damaged, &format!("echo {long}")).await;
@@ -375,7 +377,8 @@ async fn session_with_damaged_pages_can_be_deleted_without_a_stop() {
 #[tokio::test]
 async fn session_whose_last_run_has_wrong_seqs_continues_without_duplicate_seqs() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
-    let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
+    let damaged = gateway.session("fake").await;
+    let whole = gateway.session("fake").await;
     for session in [&damaged, &whole] {
         gateway.turn(session, "stream n=40").await;
     }

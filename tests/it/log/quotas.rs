@@ -14,7 +14,8 @@ async fn stopped(limit: &str) -> (Gateway, String) {
     let gateway = Setup::fake(&[])
         .settings(&format!("{LIMITS}{limit}"))
         .start();
-    let (loud, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    let loud = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
     gateway.prompt(&loud, "flood n=100000000").await;
     let queue = json!({ "prompt": "echo next", "queue": true });
     let (status, _) = gateway

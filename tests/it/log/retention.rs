@@ -44,7 +44,8 @@ async fn large_session_loses_its_oldest_events_and_readers_are_reset() {
         "{LIMITS}retention.max_session_bytes = \"64KiB\"\ntesting.max_session_tail_bytes = 1\n"
     );
     let gateway = Setup::fake(&[]).settings(&limits).start();
-    let (large, small) = (gateway.session("fake").await, gateway.session("fake").await);
+    let large = gateway.session("fake").await;
+    let small = gateway.session("fake").await;
     gateway.turn(&small, "echo small").await;
     let behind = gateway.all_events(&large).await[0]["id"]
         .as_str()
@@ -116,7 +117,8 @@ async fn large_session_loses_its_oldest_events_and_readers_are_reset() {
 async fn all_logs_together_shrink_by_the_largest_and_the_disk_gets_its_room_back() {
     let limits = format!("{LIMITS}retention.max_total_bytes = \"1MiB\"\n");
     let mut gateway = Setup::fake(&[]).settings(&limits).start();
-    let (old, large) = (gateway.session("fake").await, gateway.session("fake").await);
+    let old = gateway.session("fake").await;
+    let large = gateway.session("fake").await;
     for _ in 0..4 {
         gateway.turn(&old, "stream n=50").await;
     }

@@ -15,7 +15,8 @@ use crate::support::{Gateway, History, Setup};
 /// The bytes of a prompt's request.
 fn request(gateway: &Gateway, session: &str, key: &str) -> Vec<u8> {
     let body = json!({ "prompt": format!("echo {key}") }).to_string();
-    let (host, length) = (gateway.address(), body.len());
+    let host = gateway.address();
+    let length = body.len();
     format!(
         "POST /v1/sessions/{session}/prompts HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\
          content-type: application/json\r\nidempotency-key: {key}\r\ncontent-length: {length}\r\n\
@@ -108,10 +109,8 @@ async fn a_prompt_that_is_cut_and_sent_again_runs_once() {
     proxy.up(Flow::Pass);
 
     // Cut in its response: the turn has run, and a repeated request returns the same turn.
-    let (response, ran) = (
-        send(gateway.address(), &request(&gateway, &session, "whole")).await,
-        prompts().await,
-    );
+    let response = send(gateway.address(), &request(&gateway, &session, "whole")).await;
+    let ran = prompts().await;
     assert!(response.starts_with(b"HTTP/1.1 202 "));
     again(&gateway, &session, "whole", &mut history).await;
     for (at, passes) in [1, 9, 200, response.len() / 2, response.len() - 30]

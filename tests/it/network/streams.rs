@@ -144,7 +144,8 @@ async fn h2_stream(
         return false;
     };
     assert_eq!(response.status(), 200);
-    let (mut body, mut text) = (response.into_body(), Vec::new());
+    let mut body = response.into_body();
+    let mut text = Vec::new();
     while let Some(Ok(chunk)) = body.data().await {
         body.flow_control()
             .release_capacity(chunk.len())
@@ -166,7 +167,8 @@ async fn streams_of_one_connection_of_http_2_that_is_cut_all_go_on() {
     let proxy = Proxy::start(gateway.address()).await;
     gateway.prompt(&session, "flood n=100 rate=100").await;
     let mut clients: Vec<Kept> = (0..8).map(|_| Kept::new(&gateway, &session)).collect();
-    let (mut done, mut cuts) = (Vec::new(), 0);
+    let mut done = Vec::new();
+    let mut cuts = 0;
     while !clients.is_empty() {
         proxy.down(Flow::CutAfter(20_000 + cuts * 1777));
         cuts += 1;
@@ -177,7 +179,8 @@ async fn streams_of_one_connection_of_http_2_that_is_cut_all_go_on() {
         let mut tasks = JoinSet::new();
         tasks.spawn(connection);
         let streams = clients.into_iter().map(|mut kept| {
-            let (mut sender, gateway) = (sender.clone(), &gateway);
+            let mut sender = sender.clone();
+            let gateway = &gateway;
             async move { (h2_stream(&mut sender, gateway, &mut kept).await, kept) }
         });
         let (over, open): (Vec<_>, Vec<_>) = futures_util::future::join_all(streams)

@@ -82,7 +82,9 @@ async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
     let gateway = Setup::fake(&[]).start();
     let (asset, size) = largest_asset();
     assert!(size > 200_000, "too small to show anything: {size}");
-    let (mut tasks, mut clients, mut requests) = (JoinSet::new(), Vec::new(), JoinSet::new());
+    let mut tasks = JoinSet::new();
+    let mut clients = Vec::new();
+    let mut requests = JoinSet::new();
     let warm = gateway
         .http
         .get(format!("{}{asset}", gateway.url))
@@ -96,10 +98,8 @@ async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
         let client = connect(&gateway, &mut tasks).await;
         // More would exceed `max_unauthenticated_request_bytes`.
         for _ in 0..18 {
-            let (mut response, heads) = (
-                get(&client, &gateway, &asset, false).await,
-                Arc::clone(&heads),
-            );
+            let mut response = get(&client, &gateway, &asset, false).await;
+            let heads = Arc::clone(&heads);
             requests.spawn(async move {
                 let response = head(&mut response, PATIENCE).await;
                 heads.fetch_add(1, Ordering::Relaxed);
@@ -188,10 +188,8 @@ async fn connection_that_does_not_read_gets_no_more_responses() {
 async fn unsent_bytes_of_all_connections_are_bounded_and_new_connections_get_a_response() {
     let (gateway, path) = large_transcript("testing.max_unsent_bytes = \"100KiB\"").await;
     let mut tasks = JoinSet::new();
-    let (one, other) = (
-        connect(&gateway, &mut tasks).await,
-        connect(&gateway, &mut tasks).await,
-    );
+    let one = connect(&gateway, &mut tasks).await;
+    let other = connect(&gateway, &mut tasks).await;
     let _first = head(&mut get(&one, &gateway, &path, true).await, PATIENCE)
         .await
         .expect("a response");

@@ -94,10 +94,8 @@ async fn the_option_that_was_chosen_reaches_the_agent() {
 #[tokio::test]
 async fn first_answer_wins_and_the_second_receives_its_author() {
     let (gateway, session, _) = asking(Setup::fake(&[]), "permission").await;
-    let (allow, reject) = (
-        json!({ "optionId": "allow" }),
-        json!({ "optionId": "reject" }),
-    );
+    let allow = json!({ "optionId": "allow" });
+    let reject = json!({ "optionId": "reject" });
     let (one_answer, other) = tokio::join!(
         answer(&gateway, &session, "permissions/r1", &allow),
         answer(&gateway, &session, "permissions/r1", &reject),

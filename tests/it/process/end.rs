@@ -9,9 +9,8 @@ use std::process::Stdio;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use base::types::Limits;
 use bytes::Bytes;
-use children::{Child, SpawnError, StopReason, sweep};
+use children::{Child, Limits, SpawnError, StopReason, sweep};
 use rustix::process::{Signal, kill_process};
 use tokio::runtime::Builder;
 
@@ -262,7 +261,8 @@ async fn a_dropped_child_is_stopped() {
     let child = bench
         .start("trap '' TERM; while :; do sleep 0.05; done")
         .await;
-    let (end, program) = (child.watch(), pid(&child.pid.to_string()));
+    let end = child.watch();
+    let program = pid(&child.pid.to_string());
     drop(child);
     assert_eq!(soon(end).await, signal("SIGKILL"));
     assert!(!alive(program));

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use base::types::Limits;
-use children::{PtyChild, PtyReader, PtySize};
+use children::{Limits, PtyChild, PtyReader, PtySize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Bench, SOON, STEP, alive, code, line_of, pid, signal, soon, until};
@@ -19,13 +18,14 @@ async fn start(bench: &Bench, script: &str) -> (PtyChild, PtyReader) {
         .spawn_pty(bench.shell(script), SIZE)
         .await
         .expect("the child starts");
-    let reader = child.take_reader().expect("a new child has its reader");
+    let reader = child.reader.take().expect("a new child has its reader");
     (child, reader)
 }
 
 /// Reads until the output contains `wanted`.
 async fn shown(reader: &mut PtyReader, expected: &str) -> String {
-    let (mut text, mut buffer) = (String::new(), [0; 1024]);
+    let mut text = String::new();
+    let mut buffer = [0; 1024];
     while !text.contains(expected) {
         let read = soon(reader.read(&mut buffer))
             .await
@@ -70,7 +70,7 @@ async fn terminal_input_and_size_reach_the_program() {
         "trap 'stty size' WINCH; echo go; read -r line; echo got $line; while :; do sleep 0.05; done",
     )
     .await;
-    let mut writer = child.take_writer().expect("a new child has its writer");
+    let mut writer = child.writer.take().expect("a new child has its writer");
     shown(&mut reader, "go\r\n").await;
     writer.write_all(b"hello\n").await.unwrap();
     assert!(

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use base::types::Limits;
-use children::{Child, Exit, SpawnError, TerminalChild, TerminalOutput, TerminalSpec};
+use children::{Child, Exit, Limits, SpawnError, TerminalChild, TerminalOutput, TerminalSpec};
 use rustix::process::{Signal, kill_process};
 
 use super::{Bench, alive, code, line_of, pid, signal, soon, until};

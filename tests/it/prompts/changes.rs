@@ -321,10 +321,8 @@ async fn new_content_follows_the_rules_of_a_prompt() {
 #[tokio::test]
 async fn change_needs_the_rights_of_a_prompt() {
     let (gateway, session) = with_queue(2).await;
-    let (reader, foreign) = (
-        key(&gateway, "reader", "read,approve,files").await,
-        foreign_key(&gateway).await,
-    );
+    let reader = key(&gateway, "reader", "read,approve,files").await;
+    let foreign = foreign_key(&gateway).await;
     let before = gateway.all_events(&session).await;
     for body in [json!({ "prompt": "echo never" }), json!({ "before": "p2" })] {
         let path = format!("{}/v1/sessions/{session}/prompts/p3", gateway.url);

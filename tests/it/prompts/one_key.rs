@@ -22,7 +22,8 @@ fn users() -> usize {
 
 /// A session for each user, a few at a time.
 async fn sessions(gateway: &Arc<Gateway>, users: usize) -> Vec<String> {
-    let (mut sessions, mut making) = (Vec::new(), JoinSet::new());
+    let mut sessions = Vec::new();
+    let mut making = JoinSet::new();
     for user in 0..users {
         if making.len() == 16 {
             sessions.push(
@@ -86,7 +87,8 @@ async fn two_hundred_blocking_prompts_of_one_key_succeed_with_the_defaults() {
     let mut prompts = JoinSet::new();
     let began = Instant::now();
     for session in sessions {
-        let (gateway, http) = (Arc::clone(&gateway), http.clone());
+        let gateway = Arc::clone(&gateway);
+        let http = http.clone();
         prompts.spawn(async move {
             let path = format!("/v1/sessions/{session}/prompts");
             let request = http
@@ -97,8 +99,9 @@ async fn two_hundred_blocking_prompts_of_one_key_succeed_with_the_defaults() {
             (answer.status.as_u16(), answer.body, began.elapsed())
         });
     }
-    let (mut statuses, mut latencies, mut failed) =
-        (BTreeMap::<u16, usize>::new(), Vec::new(), Vec::new());
+    let mut statuses = BTreeMap::<u16, usize>::new();
+    let mut latencies = Vec::new();
+    let mut failed = Vec::new();
     for (status, body, took) in prompts.join_all().await {
         *statuses.entry(status).or_default() += 1;
         latencies.push(took);

@@ -25,7 +25,9 @@ fn id(event: &Value) -> &str {
 #[tokio::test]
 async fn pages_follow_each_other_without_a_gap() {
     let (gateway, path, whole) = talked().await;
-    let (mut all, mut after, mut pages) = (Vec::new(), String::new(), 0);
+    let mut all = Vec::new();
+    let mut after = String::new();
+    let mut pages = 0;
     loop {
         let page = gateway.get(&format!("{path}?limit=7{after}")).await;
         let events = page["events"].as_array().expect("a list");
@@ -338,7 +340,8 @@ async fn readers_at_any_pace_see_the_same_log() {
             .collect::<Vec<Value>>()
     };
     let polled = async {
-        let (mut events, mut after) = (Vec::<Value>::new(), String::new());
+        let mut events = Vec::<Value>::new();
+        let mut after = String::new();
         while !events.last().is_some_and(done) {
             let request = gateway.request(Method::GET, &format!("{path}?limit=100{after}"));
             let page = Answer::of(request.header("Prefer", "wait=30")).await.body;

@@ -216,7 +216,9 @@ async fn turns_are_listed_newest_first_by_pages() {
     for number in 1..=5 {
         gateway.turn(&session, &format!("echo {number}")).await;
     }
-    let (mut texts, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+    let mut texts = Vec::new();
+    let mut cursor = String::new();
+    let mut pages = 0;
     loop {
         let page = gateway
             .get(&format!("{}?limit=2{cursor}", prompts(&session)))
@@ -263,7 +265,8 @@ async fn page_of_long_turns_is_short_and_complete() {
     for _ in 0..4 {
         gateway.turn(&session, "flood n=100 size=200").await;
     }
-    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
     for turns_left in (0..4).rev() {
         let page = gateway
             .get(&format!("{}?limit=200{cursor}", prompts(&session)))

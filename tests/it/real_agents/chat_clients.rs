@@ -89,7 +89,8 @@ async fn works_behind_chat_clients(real: &'static Real) {
         );
         for scenario in ["approve", "deny"] {
             let shown = clients.ag_ui(package, scenario, &touch("run.txt"));
-            let (first, second) = (&shown["first"], &shown["second"]);
+            let first = &shown["first"];
+            let second = &shown["second"];
             assert_eq!(first["interrupts"][0]["reason"], "tool_call", "{shown}");
             assert_eq!(
                 (&second["interrupts"], &second["errors"]),
@@ -105,10 +106,8 @@ async fn works_behind_chat_clients(real: &'static Real) {
     assert_says(&clients.chat("streamed", "date"), "date comes after");
     assert_says(&clients.chat("whole", "fig"), "fig comes after");
     let history = clients.chat("history", "grape");
-    let (first, second) = (
-        history["first"].as_str().expect("an id"),
-        &history["second"],
-    );
+    let first = history["first"].as_str().expect("an id");
+    let second = &history["second"];
     assert_eq!(first.replace("_p1", "_p2"), *second, "{history}");
 
     assert_says(&clients.responses("helper", "kiwi"), "kiwi comes after");

@@ -240,10 +240,8 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
 
 #[tokio::test]
 async fn second_gateway_loads_a_claude_session_after_a_kill_of_the_first_process() {
-    let (model, kept) = (
-        Model::start().await,
-        tempfile::tempdir().expect("a temporary folder"),
-    );
+    let model = Model::start().await;
+    let kept = tempfile::tempdir().expect("a temporary folder");
     let config = [(
         "CLAUDE_CONFIG_DIR",
         kept.path().to_str().expect("UTF-8").to_owned(),

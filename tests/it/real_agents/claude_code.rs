@@ -350,7 +350,8 @@ async fn summary(real: &'static Real) -> Vec<Value> {
 
 #[tokio::test]
 async fn transcript_of_claude_code_equals_that_of_its_acp_adapter() {
-    let (own, adapter) = (summary(&CLAUDE_CODE).await, summary(&CLAUDE).await);
+    let own = summary(&CLAUDE_CODE).await;
+    let adapter = summary(&CLAUDE).await;
     assert_eq!(own, adapter, "{own:#?}\n{adapter:#?}");
 }
 

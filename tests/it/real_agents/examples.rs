@@ -199,10 +199,8 @@ async fn the_python_agents_echo() {
     );
 
     // Both processes call their session "0".
-    let (one, two) = (
-        gateway.session("colliding").await,
-        gateway.session("colliding").await,
-    );
+    let one = gateway.session("colliding").await;
+    let two = gateway.session("colliding").await;
     let (first, second) = tokio::join!(gateway.turn(&one, "of one"), gateway.turn(&two, "of two"));
     assert_eq!(first["text"], "Client sent:of one");
     assert_eq!(second["text"], "Client sent:of two");

@@ -82,10 +82,8 @@ impl Kimi {
             if event["type"] != "request.created" {
                 continue;
             }
-            let (method, id) = (
-                event["method"].as_str().expect("a method"),
-                &event["requestId"],
-            );
+            let method = event["method"].as_str().expect("a method");
+            let id = &event["requestId"];
             let id = id.as_str().expect("an id");
             let (url, answer) = if method == "session/request_permission" {
                 let options = event["params"]["options"].as_array().expect("options");
@@ -117,7 +115,8 @@ fn exists(path: &str) -> bool {
 #[tokio::test]
 async fn kimi_reads_writes_and_runs_through_the_gateway() {
     let kimi = Kimi::start("gateway").await;
-    let (read, written) = (kimi.path("read.txt"), kimi.path("written.txt"));
+    let read = kimi.path("read.txt");
+    let written = kimi.path("written.txt");
     std::fs::write(&read, "what stands there\n").expect("the folder is there");
     let tool_result = kimi.tool_result("Read", &json!({ "path": read })).await;
     assert!(
@@ -155,7 +154,8 @@ async fn kimi_reads_writes_and_runs_through_the_gateway() {
 #[tokio::test]
 async fn kimi_reads_writes_and_runs_through_a_client() {
     let kimi = Kimi::start("client").await;
-    let (read, written) = (kimi.path("read.txt"), kimi.path("written.txt"));
+    let read = kimi.path("read.txt");
+    let written = kimi.path("written.txt");
     // It looks whether a file is there before it asks its client for the content.
     std::fs::write(&read, "what stands on the disk").expect("the folder is there");
     let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });

@@ -147,7 +147,8 @@ pub(super) async fn more_conversations_than_processes(
     let mut sessions = running.conversations(&words[..1], 1).await;
     sessions.extend(running.conversations(&words[1..], at_once).await);
     let visits = sessions.iter().zip(&words).map(|(session, word)| {
-        let (running, answer) = (&running, format!("again comes after {word}"));
+        let running = &running;
+        let answer = format!("again comes after {word}");
         async move { running.says(session, "again", &answer).await }
     });
     futures_util::stream::iter(visits)
@@ -270,10 +271,8 @@ pub(super) async fn fork(real: &'static Real) {
 
 /// Another gateway adopts the session that the agent keeps in the folder which `home` names.
 pub(super) async fn adopt(real: &'static Real, home: &'static str) {
-    let (model, kept) = (
-        Model::start().await,
-        tempfile::tempdir().expect("a temporary folder"),
-    );
+    let model = Model::start().await;
+    let kept = tempfile::tempdir().expect("a temporary folder");
     // The operator's own folder of the agent: with isolation, an agent of root can only read it.
     let level = "isolation = \"off\"\n";
     let home = [(home, kept.path().to_str().expect("UTF-8").to_owned())];

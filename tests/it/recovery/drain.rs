@@ -90,7 +90,8 @@ async fn slow_stream_receives_the_stop_notice_last() {
     );
     // Without an agent.
     gateway.start();
-    let (to, events) = (gateway.address(), format!("/v1/sessions/{session}/events"));
+    let to = gateway.address();
+    let events = format!("/v1/sessions/{session}/events");
     let socket = connect_small(to).await.expect("it is let in");
     let mut streams = vec![
         Lean::over(socket, to, &events, None)

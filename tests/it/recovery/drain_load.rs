@@ -34,7 +34,8 @@ async fn ask(stream: &mut TcpStream, path: &str) -> String {
         .write_all(request.as_bytes())
         .await
         .expect("it is open");
-    let (mut answer, mut chunk) = (String::new(), [0; 4096]);
+    let mut answer = String::new();
+    let mut chunk = [0; 4096];
     while !answer.ends_with("ok") && !answer.ends_with('}') {
         let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut chunk)).await;
         let read = read.expect("an answer in time").expect("an answer");
@@ -94,7 +95,8 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
             "{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\""
         ))
         .start();
-    let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
+    let busy = gateway.session("fake").await;
+    let idle = gateway.session("fake").await;
     let events = format!("/v1/sessions/{busy}/events");
     let mut streams = Vec::new();
     for _ in 0..8 {
@@ -347,7 +349,8 @@ async fn a_drain_under_load_fails_no_request_that_it_took() {
     let started = procfs::descendants(gateway.pid());
     let began = Instant::now();
     gateway.signal(Signal::TERM);
-    let (mut prompts, mut answers) = (Vec::new(), 0);
+    let mut prompts = Vec::new();
+    let mut answers = 0;
     while let Some(worked) = clients.join_next().await {
         let worked = worked.expect("no client was cut off");
         prompts.extend(worked.prompts);

@@ -40,7 +40,8 @@ impl Sender {
         let body: Value = response.json().await.ok()?;
         assert!((200..300).contains(&status), "{body}");
         let prompt = body["promptId"].as_str().map(str::to_owned);
-        let (session, key) = (self.session.clone(), Some(key.to_owned()));
+        let session = self.session.clone();
+        let key = Some(key.to_owned());
         self.answers.push(PromptAnswer {
             session,
             key,
@@ -161,7 +162,8 @@ async fn client_receives_every_event_across_kills() {
         .expect("an answer");
     let is_end = |event: &Value| event["type"] == "prompt.completed" && event["promptId"] == last;
     follower.until("the end of the last turn", is_end).await;
-    let (events, connections) = (follower.seen(), follower.connections());
+    let events = follower.seen();
+    let connections = follower.connections();
 
     let mut history = History::of(&gateway, vec![follower])
         .await

@@ -585,7 +585,8 @@ async fn restored_prompt_keeps_attachments_of_deleted_files() {
 async fn prompts_of_a_session_that_was_deleted_do_not_run_after_a_restart() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "").start();
-    let (deleted, closed) = (hanging(&gateway).await, hanging(&gateway).await);
+    let deleted = hanging(&gateway).await;
+    let closed = hanging(&gateway).await;
     for session in [&deleted, &closed] {
         queue(&gateway, session, "echo never", None).await;
     }

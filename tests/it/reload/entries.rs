@@ -111,7 +111,8 @@ async fn error_in_one_entry_does_not_stop_the_others() {
 async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     let fake = fake_agent();
     let folder = tempfile::tempdir().expect("a folder");
-    let (log, secret) = (folder.path().join("messages"), folder.path().join("secret"));
+    let log = folder.path().join("messages");
+    let secret = folder.path().join("secret");
     let state = folder.path().join("state");
     let args = format!("\"--fork\", \"--mcp\", \"--state\", {state:?}, \"--log\", {log:?}");
     let config = format!(

@@ -191,7 +191,8 @@ async fn a_ticket_opens_only_documented_operations_at_its_path() {
         .iter()
         .filter(|operation| operation.needs != Needs::Nothing)
     {
-        let (refused, code) = (StatusCode::UNAUTHORIZED, "unauthorized");
+        let refused = StatusCode::UNAUTHORIZED;
+        let code = "unauthorized";
         let elsewhere = operation.request_with(&gateway, &format!("?ticket={other}"));
         operation.refused(elsewhere, refused, code).await;
         operation

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use acp_gateway::auth::limits::Limits;
 use acp_gateway::auth::{Keys, NewKey};
-use base::types::{Clock, Ids, Limits, Scope, Scopes, Tenant, Timestamp};
+use base::types::{Clock, Ids, PrincipalLimits, Scope, Scopes, Tenant, Timestamp};
 use log::store::SqliteStore;
 use reqwest::StatusCode;
 
@@ -61,8 +62,16 @@ impl Principal {
 fn stored(gateway: &Gateway, ids: &Ids) -> Keys {
     let limits = Limits::default();
     let log = gateway.path("data/private/log.sqlite");
-    let store = SqliteStore::open(&log, ids.clone(), &limits).expect("the gateway's store");
-    Keys::open(Arc::new(store), ids.clone(), &limits, None).expect("its keys")
+    let store = SqliteStore::open(&log, ids.clone(), &log::limits::Limits::default())
+        .expect("the gateway's store");
+    Keys::open(
+        Arc::new(store),
+        ids.clone(),
+        &limits,
+        PrincipalLimits::default(),
+        None,
+    )
+    .expect("its keys")
 }
 
 fn key(keys: &Keys, name: &str, tenant: Tenant, scopes: Scopes) -> String {

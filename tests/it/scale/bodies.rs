@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::ALONE;
 use crate::agents::keys::key;
 use crate::support::gateway::KEY;
-use crate::support::{Answer, Setup, eventually, figure, procfs};
+use crate::support::{Answer, Setup, chat_turns, eventually, figure, procfs};
 
 const STALLED: usize = 200;
 const KEYS: usize = 6;
@@ -20,6 +20,7 @@ const REMAINING_MEMORY_KIB: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A surface with a body. `method`: `None` for a WebSocket. `mib`: the size of its largest body.
+#[derive(Clone, Copy)]
 struct Surface {
     method: Option<&'static str>,
     path: &'static str,
@@ -36,18 +37,15 @@ const fn socket(path: &'static str, mib: usize) -> Surface {
     Surface { method, path, mib }
 }
 
-const SURFACES: [Surface; 11] = [
+/// The surfaces without the routes of chat protocols that begin turns.
+const SURFACES: [Surface; 7] = [
     surface("POST", "/v1/sessions", 10),
     surface("POST", "/v1/broadcasts", 1),
     surface("PUT", "/v1/sessions/{session}/files/large", 16),
     surface("POST", "/acp", 10),
     socket("/acp", 10),
     socket("/v1/fleet/connect", 0),
-    surface("POST", "/openai/v1/chat/completions", 32),
-    surface("POST", "/openai/v1/responses", 32),
     surface("POST", "/openai/v1/conversations", 32),
-    surface("POST", "/ai-sdk/fake", 32),
-    surface("POST", "/ag-ui/fake", 32),
 ];
 
 /// Sends the start of a body, without its last byte, and keeps the connection. Returns the status of a rejection.
@@ -55,7 +53,7 @@ async fn stall(
     host: std::net::SocketAddr,
     key: &str,
     session: &str,
-    surface: &Surface,
+    surface: Surface,
 ) -> (TcpStream, Option<u16>) {
     let path = surface.path.replace("{session}", session);
     let bytes = (surface.mib * MIB).max(256 << 10);
@@ -113,13 +111,15 @@ async fn stalled_bodies_of_clients_with_keys_use_bounded_memory_and_return_it() 
         keys.push(key(&gateway, &format!("key{number}"), "admin").await);
     }
     let session = gateway.session("fake").await;
+    let chats = chat_turns().map(|(path, _)| surface("POST", path, 32));
+    let surfaces = [&SURFACES[..], &chats[..]].concat();
     let idle = procfs::resident(gateway.pid());
     let mut clients = JoinSet::new();
     for number in 0..STALLED {
         let key = keys[number % KEYS].clone();
         let host = gateway.address();
         let session = session.clone();
-        let surface = &SURFACES[number % SURFACES.len()];
+        let surface = surfaces[number % surfaces.len()];
         clients.spawn(async move { stall(host, &key, &session, surface).await });
     }
     let mut sockets = Vec::new();

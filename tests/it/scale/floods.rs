@@ -54,12 +54,11 @@ impl Attack {
         reason = "the test's own threads, which end with the attack"
     )]
     fn start(host: SocketAddr, priority: i32, clients: impl IntoIterator<Item = Clients>) -> Self {
-        let (stop, connections) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicU64::new(0)),
-        );
+        let stop = Arc::new(AtomicBool::new(false));
+        let connections = Arc::new(AtomicU64::new(0));
         let threads = clients.into_iter().map(|clients| {
-            let (stop, connections) = (Arc::clone(&stop), Arc::clone(&connections));
+            let stop = Arc::clone(&stop);
+            let connections = Arc::clone(&connections);
             std::thread::spawn(move || {
                 // On Linux, this is the priority of one thread.
                 rustix::process::setpriority_process(Some(rustix::thread::gettid()), priority)
@@ -175,13 +174,15 @@ async fn served(host: SocketAddr, retries: &mut usize) -> Duration {
 
 /// The p99 of a client of the same address with a new connection for each request.
 async fn measure(gateway: &Gateway, requests: usize) -> Duration {
-    let (mut times, mut retries) = (Vec::new(), 0);
+    let mut times = Vec::new();
+    let mut retries = 0;
     for _ in 0..requests {
         times.push(served(gateway.address(), &mut retries).await);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     times.sort();
-    let (median, p99) = (times[requests / 2], times[requests * 99 / 100]);
+    let median = times[requests / 2];
+    let p99 = times[requests * 99 / 100];
     figure(&format!(
         "{requests} requests: median {median:?}, p99 {p99:?}, {retries} retries"
     ));
@@ -232,7 +233,8 @@ impl Attacked {
 
 /// Requests that wait for a window, and more requests with large headers and bodies.
 fn hoard(host: SocketAddr) -> Vec<u8> {
-    let (page, rejected) = (get("/", host), post("/v1/sessions", host));
+    let page = get("/", host);
+    let rejected = post("/v1/sessions", host);
     let mut bytes = Vec::new();
     for number in 0..16 {
         bytes.extend(frame(
@@ -262,7 +264,8 @@ fn hoard(host: SocketAddr) -> Vec<u8> {
 fn hoarders(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<AtomicU64>) {
     let bytes: Arc<[u8]> = hoard(host).into();
     for _ in 0..SLOW {
-        let (connections, bytes) = (Arc::clone(connections), Arc::clone(&bytes));
+        let connections = Arc::clone(connections);
+        let bytes = Arc::clone(&bytes);
         tasks.spawn(async move {
             connections.fetch_add(1, Ordering::Relaxed);
             // The windows of its streams are closed.

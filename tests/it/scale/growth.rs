@@ -4,8 +4,11 @@
 
 use std::time::Duration;
 
-use base::types::{Ids, Limits, SessionId, Tenant};
-use log::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
+use base::types::{Ids, SessionId, Tenant};
+use log::limits::Limits;
+use log::store::{
+    Batch, EventStore as _, Record, RecordState, RecordStore as _, Run, SqliteStore, Table,
+};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -24,7 +27,12 @@ fn log(gateway: &Gateway) -> std::path::PathBuf {
 }
 
 /// The same record of another session, changed earlier.
-fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), ago: i64) -> Put {
+fn copied(
+    table: Table,
+    (key, value): &Record,
+    ids: (SessionId, SessionId),
+    ago: i64,
+) -> RecordState {
     let with = |bytes: &[u8]| {
         let text = replaced(
             bytes,
@@ -41,11 +49,7 @@ fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), ago:
         let time = time + u64::try_from(ago).expect("earlier");
         key[at..at + 8].copy_from_slice(&time.to_be_bytes());
     }
-    Put {
-        table,
-        key,
-        value: with(value).into(),
-    }
+    RecordState::present(table, key, with(value))
 }
 
 /// Gives the log as many sessions as this one, each with a log of its own.
@@ -64,11 +68,12 @@ fn multiply(gateway: &Gateway, session: &str) {
         records.extend(found.into_iter().map(|record| (table, record)));
     }
     let epoch = store.epoch();
-    let (mut batch, mut random) = (Batch::default(), Random::new(1));
+    let mut batch = Batch::default();
+    let mut random = Random::new(1);
     for number in 1..=SESSIONS {
         let id = ids.session();
         let ago = i64::try_from(number).expect("few");
-        batch.puts.extend(
+        batch.records.extend(
             records
                 .iter()
                 .map(|(table, record)| copied(*table, record, (first, id), ago)),

@@ -94,10 +94,8 @@ async fn quiet(gateway: &Gateway) -> (String, Events) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_delays_no_cancel_and_no_answer_of_another_session() {
     let _alone = ALONE.lock().await;
-    let (gateway, other) = (
-        Setup::fake(&[]).settings(LIMITS).start(),
-        Setup::fake(&[]).settings(LIMITS).start(),
-    );
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
+    let other = Setup::fake(&[]).settings(LIMITS).start();
     let (session, mut stream) = quiet(&gateway).await;
     let (control, mut control_stream) = quiet(&other).await;
     measure(&gateway, &session, &mut stream).await;

@@ -29,7 +29,8 @@ async fn all_at_once(
 ) -> Vec<String> {
     let mut turns = JoinSet::new();
     for (at, session) in sessions.iter().cloned().enumerate() {
-        let (gateway, text) = (Arc::clone(gateway), text(at));
+        let gateway = Arc::clone(gateway);
+        let text = text(at);
         turns.spawn(async move {
             let prompt = gateway.turn(&session, &text).await;
             assert_eq!(

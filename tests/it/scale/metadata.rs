@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use base::types::{Ids, Limits, SessionId, Tenant};
-use log::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
+use base::types::{Ids, SessionId, Tenant};
+use log::limits::Limits;
+use log::store::{
+    Batch, EventStore as _, Record, RecordState, RecordStore as _, Run, SqliteStore, Table,
+};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -24,7 +27,7 @@ fn user_of(number: usize) -> String {
 }
 
 /// The entry of a session in the metadata index.
-fn indexed(tenant: &Tenant, id: SessionId, key: &str, value: &str) -> Put {
+fn indexed(tenant: &Tenant, id: SessionId, key: &str, value: &str) -> RecordState {
     let hash = Sha256::new()
         .chain_update((key.len() as u64).to_be_bytes())
         .chain_update(key)
@@ -36,15 +39,16 @@ fn indexed(tenant: &Tenant, id: SessionId, key: &str, value: &str) -> Put {
         id.as_bytes(),
     ]
     .concat();
-    Put {
-        table: Table::SessionMetadata,
-        key,
-        value: Vec::new().into(),
-    }
+    RecordState::present(Table::SessionMetadata, key, "")
 }
 
 /// The record of another session of another user, changed earlier.
-fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), number: usize) -> Put {
+fn copied(
+    table: Table,
+    (key, value): &Record,
+    ids: (SessionId, SessionId),
+    number: usize,
+) -> RecordState {
     let with = |bytes: &[u8]| {
         let text = replaced(
             bytes,
@@ -60,11 +64,7 @@ fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), numb
         let time = u64::from_be_bytes(key[at..at + 8].try_into().expect("eight bytes"));
         key[at..at + 8].copy_from_slice(&(time + number as u64).to_be_bytes());
     }
-    Put {
-        table,
-        key,
-        value: with(value).into(),
-    }
+    RecordState::present(table, key, with(value))
 }
 
 /// Adds ten thousand copies of this session to the log, ten for each user.
@@ -82,7 +82,7 @@ fn multiply(gateway: &Gateway, session: &str) {
     let mut batch = Batch::default();
     for number in 1..=SESSIONS {
         let id = ids.session();
-        batch.puts.extend(
+        batch.records.extend(
             records
                 .iter()
                 .map(|(table, record)| copied(*table, record, (first, id), number)),
@@ -92,9 +92,9 @@ fn multiply(gateway: &Gateway, session: &str) {
         );
         let tenant = Tenant::default();
         batch
-            .puts
+            .records
             .push(indexed(&tenant, id, "user", &user_of(number)));
-        batch.puts.push(indexed(&tenant, id, "app", "chat"));
+        batch.records.push(indexed(&tenant, id, "app", "chat"));
         batch.runs.push(Run {
             tenant,
             session: id,
@@ -113,7 +113,8 @@ fn multiply(gateway: &Gateway, session: &str) {
 
 /// The median time of some calls, and the result of the last one.
 async fn median(gateway: &Gateway, path: &str) -> (Duration, usize) {
-    let (mut took, mut found) = (Vec::new(), 0);
+    let mut took = Vec::new();
+    let mut found = 0;
     for _ in 0..15 {
         let began = Instant::now();
         let list = gateway.get(path).await;

@@ -130,7 +130,8 @@ async fn idle_stream_is_cheap_and_receives_keep_alives() {
             "{LIMITS}{MANY}timeouts.keep_alive_interval = \"2s\""
         ))
         .start();
-    let (to, pid) = (gateway.address(), gateway.pid());
+    let to = gateway.address();
+    let pid = gateway.pid();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo it-runs").await;
     let path = format!("/v1/sessions/{session}/events?after=tail");
@@ -242,7 +243,8 @@ async fn readers_that_do_not_read_are_cheap_closed_and_resume() {
     let gateway = Setup::fake(&[])
         .settings(&format!("{LIMITS}{MANY}"))
         .start();
-    let (to, pid) = (gateway.address(), gateway.pid());
+    let to = gateway.address();
+    let pid = gateway.pid();
     let session = gateway.session("fake").await;
     // Until memory has its shape: with readers of the tail, and of the store.
     subscribed(&gateway, &session, 20, FLOOD).await;
@@ -251,7 +253,8 @@ async fn readers_that_do_not_read_are_cheap_closed_and_resume() {
         .expect("an id")
         .to_owned();
     subscribed(&gateway, &session, 20, FLOOD).await;
-    let (before, descriptors) = (procfs::resident(pid), procfs::open_files(pid));
+    let before = procfs::resident(pid);
+    let descriptors = procfs::open_files(pid);
 
     // Half of the clients replay from the store, half stall on new events.
     let path = format!("/v1/sessions/{session}/events");
@@ -276,7 +279,8 @@ async fn readers_that_do_not_read_are_cheap_closed_and_resume() {
         (procfs::open_files(pid) < descriptors + STALLED / 20).then_some(())
     })
     .await;
-    let (cut, peak) = (began.elapsed(), peak.end());
+    let cut = began.elapsed();
+    let peak = peak.end();
     let each = (peak - before) / STALLED as u64;
     figure(&format!(
         "{STALLED} that never read: {before} KiB before, {peak} KiB at its highest, {each} KiB each; cut after {cut:?}"

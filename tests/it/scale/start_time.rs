@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::shutdown::Shutdown;
-use base::types::{Isolation, IsolationPolicy, Limits};
+use base::types::Isolation;
 use children::{
-    AgentUsers, ChildIsolation, ChildSpec, ControlGroups, HostIsolation, Sandbox, Spawner,
+    AgentUsers, ChildIsolation, ChildSpec, ControlGroups, HostIsolation, IsolationPolicy, Limits,
+    Sandbox, Spawner,
 };
 use rustix::process::geteuid;
 
@@ -131,7 +132,8 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     figure(&format!(
         "median start: {medians:?} without isolation, with it, in control groups, as another user"
     ));
-    let (without, with) = (medians[0], medians[1]);
+    let without = medians[0];
+    let with = medians[1];
     let most = if cfg!(debug_assertions) && !is_other_binary() {
         DEBUG
     } else {

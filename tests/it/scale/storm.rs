@@ -21,11 +21,13 @@ async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
     let gateway = Setup::fake(&[])
         .settings(&format!("{LIMITS}{many}"))
         .start();
-    let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    let session = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
-        let (mut client, to) = (Kept::new(&gateway, &session), proxy.address);
+        let mut client = Kept::new(&gateway, &session);
+        let to = proxy.address;
         clients.spawn(async move {
             client.follow(to, "prompt.completed").await;
             client
@@ -49,7 +51,8 @@ async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
     let clients = clients.await.expect("no client found an error");
     let connections = clients.iter().map(Kept::connections).sum::<usize>();
     turns.sort();
-    let (median, worst) = (turns[turns.len() / 2], turns[turns.len() - 1]);
+    let median = turns[turns.len() / 2];
+    let worst = turns[turns.len() - 1];
     figure(&format!(
         "{CLIENTS} clients, {CUTS} cuts, {connections} connections; {} turns elsewhere took {median:?}, {worst:?} at most",
         turns.len()

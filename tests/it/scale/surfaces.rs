@@ -97,7 +97,8 @@ async fn turn(gateway: &Gateway, protocol: &Protocol, session: &str, prompt: &st
         .await
         .expect("an answer");
     assert_eq!(response.status(), 200, "{}", protocol.name);
-    let (mut head, mut first) = (Vec::new(), None);
+    let mut head = Vec::new();
+    let mut first = None;
     while let Some(bytes) = response.chunk().await.expect("the stream ends properly") {
         if first.is_none() {
             head.extend_from_slice(&bytes);
@@ -132,7 +133,8 @@ async fn chat_protocols_cost_at_most_twice_the_stream_of_the_api() {
         sessions.push(gateway.session("fake").await);
     }
     let flood = format!("flood n={chunks}");
-    let (mut ticks, mut firsts) = ([const { Vec::new() }; 5], [const { Vec::new() }; 5]);
+    let mut ticks = [const { Vec::new() }; 5];
+    let mut firsts = [const { Vec::new() }; 5];
     // The first round is not counted.
     for round in 0..=ROUNDS {
         for (at, (protocol, session)) in PROTOCOLS.iter().zip(&sessions).enumerate() {

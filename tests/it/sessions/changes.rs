@@ -216,10 +216,8 @@ async fn the_first_prompt_is_the_title_until_there_is_another() {
 async fn the_outcome_of_the_last_turn_is_shown() {
     let (gateway, session) = fake().await;
     let shown = || async {
-        let (session, list) = (
-            gateway.get_session(&session).await,
-            gateway.get("/v1/sessions").await,
-        );
+        let session = gateway.get_session(&session).await;
+        let list = gateway.get("/v1/sessions").await;
         assert_eq!(list["sessions"][0]["lastOutcome"], session["lastOutcome"]);
         assert_eq!(
             list["sessions"][0]["lastActivityAt"],

@@ -34,7 +34,8 @@ async fn if_none_match_of_a_session_returns_304_until_the_session_changes() {
         assert_eq!(first.status(), 200, "{path}");
         let tag = etag(&first);
         let opaque = tag.strip_prefix("W/").unwrap_or(&tag).to_owned();
-        let (weak, listed) = (format!("W/{opaque}"), format!("\"x,y\", {tag}"));
+        let weak = format!("W/{opaque}");
+        let listed = format!("\"x,y\", {tag}");
         for tags in [
             &[tag.as_str()][..],
             &[&weak],

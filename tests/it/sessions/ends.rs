@@ -245,7 +245,9 @@ async fn session_can_be_deleted_in_every_state() {
         "crash",
     ] {
         let gateway = Setup::fake(&["--ignore-eof"])
-            .settings("testing.stop_stdin_timeout = \"200ms\"")
+            .settings(
+                "testing.stop_stdin_timeout = \"200ms\"\ntesting.session_close_timeout = \"200ms\"",
+            )
             .start();
         let session = gateway.session("fake").await;
         gateway.prompt(&session, text).await;

@@ -35,7 +35,9 @@ async fn the_list_has_pages_the_newest_activity_first() {
         .json(&json!({ "title": "A" }));
     assert_eq!(Answer::of(renamed).await.status, 200);
     let order = [&made[1], &made[4], &made[3], &made[2], &made[0]];
-    let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
+    let mut pages = 0;
     loop {
         let page = gateway.get(&format!("/v1/sessions?limit=2{cursor}")).await;
         let sessions = page["sessions"].as_array().expect("a list");
@@ -50,7 +52,8 @@ async fn the_list_has_pages_the_newest_activity_first() {
     assert_eq!((json!(seen), pages), (json!(order), 3));
     let list = gateway.get("/v1/sessions").await;
     assert_eq!(list["nextCursor"], Value::Null);
-    let (first, whole) = (&list["sessions"][0], gateway.get_session(&made[1]).await);
+    let first = &list["sessions"][0];
+    let whole = gateway.get_session(&made[1]).await;
     for member in [
         "agent",
         "title",

@@ -133,7 +133,8 @@ async fn the_metadata_filter_has_pages_the_newest_change_first() {
     made(&gateway, "fake", json!({})).await;
     gateway.turn(&all[1], "hello").await;
     let order = [1, 4, 3, 2, 0].map(|at: usize| all[at].clone());
-    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
     loop {
         let page = gateway
             .get(&format!("/v1/sessions?metadata.user=alice&limit=2{cursor}"))
@@ -222,7 +223,8 @@ async fn the_metadata_index_follows_patch_fork_delete_and_restart() {
 
 /// All pages of a bulk call; the sessions in their order, each with its status.
 async fn bulk(gateway: &Gateway, method: &Method, path: &str) -> Vec<(String, u64)> {
-    let (mut done, mut cursor) = (Vec::new(), String::new());
+    let mut done = Vec::new();
+    let mut cursor = String::new();
     loop {
         let answer = gateway
             .call(method.clone(), &format!("{path}{cursor}"))

@@ -219,12 +219,14 @@ async fn a_key_may_have_so_many_live_sessions() {
 #[tokio::test]
 async fn the_stream_over_sessions_has_each_event_of_each_in_its_order() {
     let gateway = Setup::fake(&[]).start();
-    let (a, b) = (gateway.session("fake").await, gateway.session("fake").await);
+    let a = gateway.session("fake").await;
+    let b = gateway.session("fake").await;
     let outsider = gateway.session("fake").await;
     let path = format!("/v1/events?session={a}&session={b}");
     let both = async {
-        let (mut stream, mut events, mut ends) =
-            (gateway.events(&path).await, Vec::<Value>::new(), 0);
+        let mut stream = gateway.events(&path).await;
+        let mut events = Vec::<Value>::new();
+        let mut ends = 0;
         while ends < 2 {
             let frame = stream.next().await.expect("it follows");
             ends += usize::from(frame.of("prompt.completed"));

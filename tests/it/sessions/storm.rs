@@ -6,11 +6,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::log::all;
+use crate::support::random::rounds;
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 const LIMITS: &str = "limits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_requests_per_minute = 1000000\ntesting.min_backoff = \"1ms\"\n\
                       testing.max_backoff = \"5ms\"\ntesting.max_breaker_crashes = 100000\ntesting.cancel_timeout = \"100ms\"\ntesting.cancel_total_timeout = \"300ms\"\n\
-                      testing.stop_stdin_timeout = \"50ms\"\ntesting.stop_term_timeout = \"50ms\"\ntesting.session_idle_timeout = \"10ms\"\ntimeouts.queue_timeout = \"1s\"";
+                      testing.stop_stdin_timeout = \"50ms\"\ntesting.session_close_timeout = \"50ms\"\ntesting.stop_term_timeout = \"50ms\"\ntesting.session_idle_timeout = \"10ms\"\ntimeouts.queue_timeout = \"1s\"";
 const PROMPTS: [&str; 14] = [
     "hello",
     "stream n=50 size=16",
@@ -27,7 +28,7 @@ const PROMPTS: [&str; 14] = [
     "error",
     "unknown-response",
 ];
-const STORM: Duration = Duration::from_secs(3);
+const STORM: Duration = Duration::from_secs(2);
 /// Longer than any action with these limits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -88,8 +89,11 @@ async fn act(gateway: &Gateway, session: &str, dice: &mut Dice) -> Answer {
 
 /// Runs actions one after another until the end of the storm. Returns their number.
 async fn client(gateway: &Gateway, sessions: &[String], seed: u32) -> usize {
-    let (mut dice, mut count, began) = (Dice(seed), 0, Instant::now());
-    while began.elapsed() < STORM {
+    let storm = STORM * u32::try_from(rounds(1)).expect("few rounds");
+    let mut dice = Dice(seed);
+    let mut count = 0;
+    let began = Instant::now();
+    while began.elapsed() < storm {
         let session = &sessions[dice.roll(sessions.len())];
         let answer = tokio::time::timeout(PATIENCE, act(gateway, session, &mut dice)).await;
         let answer = answer.unwrap_or_else(|_| panic!("never an answer: {}", gateway.log()));
@@ -153,7 +157,8 @@ async fn concurrent_clients_keep_one_end_per_turn_and_a_valid_log() {
             "only {} things were done",
             a + b + c + d
         );
-        let (mut logs, mut started) = (Vec::new(), 0);
+        let mut logs = Vec::new();
+        let mut started = 0;
         for session in &sessions {
             let events = calmed(&gateway, session).await;
             started += all(&events, "prompt.started").len();

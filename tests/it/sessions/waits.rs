@@ -125,7 +125,7 @@ async fn a_process_that_starts_is_waited_for() {
 #[tokio::test]
 async fn setting_survives_the_stop_of_a_process_that_ignored_a_cancel() {
     let setup = Setup::fake(&["--state", "state"]);
-    let gateway = setup.settings("testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"\ntesting.stop_stdin_timeout = \"1s\"").start();
+    let gateway = setup.settings("testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"\ntesting.stop_stdin_timeout = \"1s\"\ntesting.session_close_timeout = \"1s\"").start();
     let session = gateway.session("fake").await;
     gateway
         .prompt(&session, "stream n=1; ignore-cancel ms=20")

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base::types::Ids;
-use log::store::{Batch, CommitError, Put, RecordStore as _, SqliteStore, Table};
+use log::store::{Batch, CommitError, RecordState, RecordStore as _, SqliteStore, Table};
 
 use super::crash::{again, assert_passed, folder, input, when};
 use super::disk::{Disk, EIO, ENOSPC};
@@ -102,11 +102,10 @@ fn victim() {
     let [folder, disk, seed, errno, times] = &words[..] else {
         return;
     };
-    let (folder, disk) = (Path::new(folder), Disk::own(disk));
-    let (seed, errno) = (
-        seed.parse().expect("a number"),
-        errno.parse().expect("a number"),
-    );
+    let folder = Path::new(folder);
+    let disk = Disk::own(disk);
+    let seed = seed.parse().expect("a number");
+    let errno = errno.parse().expect("a number");
     let expected = expected(seed, STEPS);
     let mut sums = Seen::default();
     let last = if times == "once" { 0 } else { u64::MAX };
@@ -116,7 +115,8 @@ fn victim() {
         disk.forget();
         disk.fail(KINDS, errno, first..=last.max(first));
         let script = Script::new(seed);
-        let (path, expected) = (&*path, &*expected);
+        let path = &*path;
+        let expected = &*expected;
         Life {
             path,
             disk: &disk,
@@ -178,25 +178,20 @@ fn idle_victim() {
     let [folder, disk, seed, errno, kind, nth] = &words[..] else {
         return;
     };
-    let (path, disk) = (Path::new(folder).join("log.sqlite"), Disk::own(disk));
-    let (seed, errno) = (
-        seed.parse().expect("a number"),
-        errno.parse().expect("a number"),
-    );
+    let path = Path::new(folder).join("log.sqlite");
+    let disk = Disk::own(disk);
+    let seed = seed.parse().expect("a number");
+    let errno = errno.parse().expect("a number");
     let nth: u64 = nth.parse().expect("a number");
     let expected = expected(seed, STEPS);
-    let (mut script, store) = (Script::new(seed), open(&path));
+    let mut script = Script::new(seed);
+    let store = open(&path);
     for _ in 0..STEPS - 1 {
         script.next().take(&store).expect("the disk works");
     }
     // An unrelated write, so that a checkpoint has work, whatever it did during the sleep.
-    let touch = Put {
-        table: Table::Meta,
-        key: b"touched".to_vec(),
-        value: "".into(),
-    };
     let touch = Batch {
-        puts: vec![touch],
+        records: vec![RecordState::present(Table::Meta, "touched", "")],
         ..Batch::default()
     };
     while !disk.has_failed() {

@@ -64,10 +64,8 @@ pub(crate) fn again(test: &str, disk: &Disk, input: &str) -> Child {
 /// Returns the output.
 pub(crate) fn assert_passed(child: Child) -> String {
     let output = child.wait_with_output().expect("it is ours");
-    let (stdout, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success() && stdout.contains("1 passed"),
         "{stdout}{errors}"
@@ -98,7 +96,8 @@ fn writer() {
             .write_all(text.as_bytes())
             .expect("the folder is ours");
     };
-    let (mut script, mut random) = (Script::new(seed), Random::new(!seed));
+    let mut script = Script::new(seed);
+    let mut random = Random::new(!seed);
     let mut store = open(&path);
     mark(format!("epoch {}", store.epoch()));
     for step in 1..=STEPS {
@@ -275,7 +274,8 @@ fn assert_worth_it(life: &Life) {
             .count()
     };
     let wal = format!("{NAME}-wal");
-    let (mut begun, mut anew) = (false, 0);
+    let mut begun = false;
+    let mut anew = 0;
     for call in life.calls.iter().filter(|call| call.name == wal) {
         match &call.kind {
             Kind::Create | Kind::Truncate { size: 0 } => begun = false,
@@ -311,7 +311,8 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
     lives.iter().for_each(assert_worth_it);
     let written = began.elapsed();
     let root = folder();
-    let (turn, beyond) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let turn = AtomicUsize::new(0);
+    let beyond = AtomicUsize::new(0);
     let runs = [AtomicUsize::new(0), AtomicUsize::new(0)];
     let work = |worker: usize| {
         let folder = root.path().join(worker.to_string());
@@ -374,7 +375,8 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
 
 #[test]
 fn torn_first_page_is_restored_from_the_log() {
-    let (folder, copy) = (folder(), folder());
+    let copy = folder();
+    let folder = folder();
     let store = open(&folder.path().join(NAME));
     let mut script = Script::new(1);
     for _ in 0..STEPS {

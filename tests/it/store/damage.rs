@@ -71,11 +71,10 @@ fn read(store: &SqliteStore, whole: &Events) -> usize {
 fn a_flipped_bit_never_becomes_an_event() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
-    let (folder, copy) = (folder(), folder());
-    let (path, damaged) = (
-        folder.path().join("log.sqlite"),
-        copy.path().join("log.sqlite"),
-    );
+    let copy = folder();
+    let folder = folder();
+    let path = folder.path().join("log.sqlite");
+    let damaged = copy.path().join("log.sqlite");
     let store = open(&path);
     let mut script = Script::new(seed);
     let of_events = || -> u64 {
@@ -105,7 +104,8 @@ fn a_flipped_bit_never_becomes_an_event() {
     );
     drop(store);
     let bytes = fs::read(&path).expect("it is there");
-    let (mut refused, mut reported) = (0, 0);
+    let mut refused = 0;
+    let mut reported = 0;
     for _ in 0..FLIPS {
         let mut bytes = bytes.clone();
         let at = usize::try_from(random.below(bytes.len() as u64)).expect("it is an index");
@@ -260,7 +260,8 @@ fn flip(path: &Path, bytes: &[u8], at: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_in_the_write_ahead_log_ends_it_there() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
-    let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    let session = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
     // During writes, no checkpoint runs.
     gateway.prompt(&other, "slow chunks=4000 ms=20").await;
     for _ in 0..4 {

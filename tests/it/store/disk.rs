@@ -108,7 +108,9 @@ impl Disk {
 
     fn order(&self, calls: &RangeInclusive<u64>, errno: i32, kinds: &str, wait: Duration) {
         self.generation.set(self.generation.get() + 1);
-        let (generation, first, last) = (self.generation.get(), calls.start(), calls.end());
+        let generation = self.generation.get();
+        let first = calls.start();
+        let last = calls.end();
         let line = format!(
             "{generation} {first} {last} {errno} {kinds} {}\n",
             wait.as_millis()
@@ -187,10 +189,8 @@ fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = scratch();
-        let (new, done) = (
-            folder.join(format!("disk.{}.so", std::process::id())),
-            folder.join("disk.so"),
-        );
+        let new = folder.join(format!("disk.{}.so", std::process::id()));
+        let done = folder.join("disk.so");
         let source = project().join("tests/store_faults/disk.c");
         let flags = [
             "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o",

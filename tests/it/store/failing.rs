@@ -10,12 +10,11 @@ use crate::support::{Follower, History, Setup, figure};
 
 async fn ends_and_comes_back(kinds: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (state, journals) = (folder.path().join("state"), folder.path().join("journals"));
+    let state = folder.path().join("state");
+    let journals = folder.path().join("journals");
     std::fs::create_dir(&journals).expect("the folder is ours");
-    let (state, of) = (
-        state.to_str().expect("UTF-8"),
-        journals.to_str().expect("UTF-8"),
-    );
+    let state = state.to_str().expect("UTF-8");
+    let of = journals.to_str().expect("UTF-8");
     let setup = Setup::fake(&["--resume", "--state", state, "--journal", of]).settings(LIMITS);
     let (mut gateway, disk) = on_disk(setup);
     let session = gateway.session("fake").await;

@@ -34,7 +34,8 @@ async fn full_disk_rejects_new_data_and_keeps_existing_data() {
     let journals = tempfile::tempdir().expect("a temporary folder");
     let flags = ["--journal", journals.path().to_str().expect("UTF-8")];
     let (mut gateway, disk) = on_disk(Setup::fake(&flags).settings(LIMITS));
-    let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
+    let busy = gateway.session("fake").await;
+    let idle = gateway.session("fake").await;
     gateway.turn(&idle, "echo before").await;
     let transcript = format!("/v1/sessions/{idle}/transcript");
     let before = gateway.get(&transcript).await["turns"].clone();
@@ -153,7 +154,8 @@ async fn ready(gateway: &Gateway) -> u16 {
 #[tokio::test(flavor = "multi_thread")]
 async fn full_disk_serves_reads_cancels_and_deletes_at_once() {
     let (gateway, disk) = on_disk(Setup::fake(&[]).settings(LIMITS));
-    let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
+    let busy = gateway.session("fake").await;
+    let idle = gateway.session("fake").await;
     gateway.turn(&idle, "echo before").await;
     assert_eq!(ready(&gateway).await, 200);
     let mut follower = Follower::start(&gateway, &busy);
@@ -259,7 +261,8 @@ async fn on_the_disk_reserve_ends_of_turns_cancels_and_deletes_commit() {
     let reserve = gateway.path("data/private/disk-reserve");
     let reserved = || std::fs::metadata(&reserve).map_or(0, |file| file.len());
     assert_eq!(reserved(), RESERVE);
-    let (hangs, floods) = (gateway.session("fake").await, gateway.session("fake").await);
+    let hangs = gateway.session("fake").await;
+    let floods = gateway.session("fake").await;
     let idle = gateway.session("fake").await;
     gateway.turn(&idle, "echo before").await;
     gateway.prompt(&hangs, "stream n=1 size=8; hang").await;

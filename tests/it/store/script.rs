@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use base::types::{Ids, Limits, SessionId, Tenant};
+use base::types::{Ids, SessionId, Tenant};
 use bytes::Bytes;
+use log::limits::Limits;
 use log::store::{
-    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, Run,
-    SqliteStore, Table,
+    Batch, CommitError, Cut, EventStore, Maintenance, MemoryStore, RecordState, Run, SqliteStore,
+    Table,
 };
 
 use crate::support::Random;
@@ -138,7 +139,7 @@ impl Script {
             let key = format!("record {}", self.random.below(8)).into_bytes();
             let expected = self.records.get(&(table, key.clone())).cloned();
             if self.random.below(2) == 0 {
-                batch.expect.push(Expect {
+                batch.expect.push(RecordState {
                     table,
                     key: key.clone(),
                     value: expected.clone(),
@@ -146,12 +147,12 @@ impl Script {
             }
             if expected.is_some() && self.random.below(3) == 0 {
                 self.records.remove(&(table, key.clone()));
-                batch.deletes.push(Delete { table, key });
+                batch.records.push(RecordState::absent(table, key));
             } else {
                 let size = usize::try_from(self.random.below(900)).expect("small");
                 let value = Bytes::from(format!("{}{}", self.random.below(1000), "v".repeat(size)));
                 self.records.insert((table, key.clone()), value.clone());
-                batch.puts.push(Put { table, key, value });
+                batch.records.push(RecordState::present(table, key, value));
             }
         }
     }
@@ -168,7 +169,8 @@ impl Step {
 
 /// The content of a store in memory after no step, one step, two steps, ...
 pub(crate) fn expected(seed: u64, steps: usize) -> Vec<u64> {
-    let (mut script, store) = (Script::new(seed), MemoryStore::new(Ids::system()));
+    let mut script = Script::new(seed);
+    let store = MemoryStore::new(Ids::system());
     let mut contents = vec![content(&store)];
     for _ in 0..steps {
         script.next().take(&store).expect("memory takes everything");
@@ -207,7 +209,8 @@ pub(crate) fn forms(store: &(impl EventStore + Maintenance)) -> [usize; 2] {
 /// equal the stored size of its runs, which is not part of the content.
 pub(crate) fn content(store: &(impl EventStore + Maintenance)) -> u64 {
     let mut hash = DefaultHasher::new();
-    let (mut cursor, tail) = (0, store.tail());
+    let mut cursor = 0;
+    let tail = store.tail();
     (tail.first_pos, tail.last_pos).hash(&mut hash);
     assert_eq!(store.total_bytes(), stored(store, None));
     while cursor < tail.last_pos {

@@ -52,7 +52,8 @@ fn is_within_a_sync(calls: &[Call], (began, ended): (Duration, Duration)) -> boo
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_sync_delays_only_visibility() {
     let (gateway, disk) = on_disk(Setup::fake(&[]).settings(LIMITS));
-    let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    let session = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
     gateway.turn(&other, "echo before").await;
     let follower = Follower::start(&gateway, &session);
     let mut stream = gateway
@@ -61,7 +62,8 @@ async fn slow_sync_delays_only_visibility() {
     disk.slow("s", SYNC);
     let slow = now();
     gateway.prompt(&session, "slow chunks=80 ms=20").await;
-    let (mut seen, mut calls) = (Vec::new(), Vec::new());
+    let mut seen = Vec::new();
+    let mut calls = Vec::new();
     loop {
         tokio::select! {
             biased;

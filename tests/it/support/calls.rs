@@ -24,7 +24,8 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) async fn of(request: RequestBuilder) -> Self {
         let response = request.send().await.expect("an answer");
-        let (status, headers) = (response.status(), response.headers().clone());
+        let status = response.status();
+        let headers = response.headers().clone();
         let text = response.text().await.expect("a body");
         let body = if text.is_empty() {
             Value::Null

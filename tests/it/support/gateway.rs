@@ -19,6 +19,9 @@ use crate::support::places::{fake_agent, gateway_program};
 
 /// The admin key of every gateway under test.
 pub(crate) const KEY: &str = "acpg_test_key_that_is_long_enough_for_an_admin";
+/// A variable of gateways and of commands beside them. With the default of a second, each new key would take that long.
+pub(crate) const KEY_RELOAD_INTERVAL: (&str, &str) =
+    ("ACP_GATEWAY__TESTING__KEY_RELOAD_INTERVAL", "200ms");
 /// The variable of [`binary`].
 const OTHER_BINARY: &str = "ACP_GATEWAY_TEST_BINARY";
 const START: Duration = Duration::from_secs(30);
@@ -200,7 +203,12 @@ impl Gateway {
             .env("HOME", folder)
             .env("ACP_GATEWAY_ADMIN_KEY_FILE", folder.join("admin-key"))
             // Tests may run as root.
-            .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true")
+            .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true");
+        // A release build rejects the section `testing`.
+        if !is_other_binary() {
+            command.env(KEY_RELOAD_INTERVAL.0, KEY_RELOAD_INTERVAL.1);
+        }
+        command
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null());
         command
@@ -397,7 +405,8 @@ impl Gateway {
 
     /// The whole log of a session, as JSON events.
     pub(crate) async fn all_events(&self, session: &str) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), String::new());
+        let mut all = Vec::new();
+        let mut after = String::new();
         loop {
             let page = self
                 .get(&format!("/v1/sessions/{session}/events?limit=1000{after}"))

@@ -137,7 +137,8 @@ impl Lean {
     fn dechunk(&mut self) -> bool {
         /// The length of the line end after a chunk.
         const LINE: usize = 2;
-        let (mut at, before) = (0, self.body.len());
+        let mut at = 0;
+        let before = self.body.len();
         while at < self.raw.len() {
             if self.left > 0 {
                 let come = (self.raw.len() - at).min(self.left);
@@ -187,7 +188,8 @@ impl Lean {
 
 /// Removes the complete frames from the received bytes of a stream.
 pub(crate) fn split(body: &mut Vec<u8>) -> Vec<Frame> {
-    let (mut found, mut offset) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut offset = 0;
     while let Some(end) = memchr::memmem::find(&body[offset..], b"\n\n") {
         let text = std::str::from_utf8(&body[offset..offset + end]).expect("a stream is UTF-8");
         found.push(Frame(text.to_owned()));
@@ -247,7 +249,8 @@ impl Kept {
 
     pub(crate) async fn connect(&mut self, to: SocketAddr) -> io::Result<Lean> {
         let socket = TcpStream::connect(to).await?;
-        let (host, path) = (self.host, self.path());
+        let host = self.host;
+        let path = self.path();
         Lean::over(socket, host, &path, self.asks()).await
     }
 

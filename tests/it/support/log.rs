@@ -65,10 +65,8 @@ pub(crate) fn assert_lawful(events: &[Value]) {
     let mut ends: HashMap<&str, usize> = HashMap::new();
     for (seq, event) in (1u64..).zip(events) {
         assert_eq!(event["seq"], seq, "{event}");
-        let (kind, turn) = (
-            event["type"].as_str().expect("a type"),
-            event["promptId"].as_str(),
-        );
+        let kind = event["type"].as_str().expect("a type");
+        let turn = event["promptId"].as_str();
         match (kind, turn) {
             ("prompt.queued", Some(turn)) => {
                 assert!(ends.insert(turn, 0).is_none(), "{turn} twice");

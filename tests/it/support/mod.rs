@@ -1,10 +1,12 @@
 //! A gateway as users run it: the real binary in a folder of its own, spoken to over a real socket.
 
 pub(crate) mod calls;
+pub(crate) mod chat_turns;
 pub(crate) mod control_groups;
 pub(crate) mod figures;
 pub(crate) mod follower;
 pub(crate) mod gateway;
+pub(crate) mod generated;
 pub(crate) mod history;
 pub(crate) mod lean;
 pub(crate) mod log;
@@ -20,6 +22,7 @@ pub(crate) mod stored;
 pub(crate) mod wait;
 
 pub(crate) use calls::Answer;
+pub(crate) use chat_turns::chat_turns;
 pub(crate) use figures::figure;
 pub(crate) use follower::Follower;
 pub(crate) use gateway::{Gateway, Setup};

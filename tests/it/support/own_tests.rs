@@ -46,7 +46,8 @@ pub(crate) fn own_tests() -> BTreeSet<String> {
         for file in files {
             let module = module(&file, &folder);
             let source = std::fs::read_to_string(&file).expect("a file of ours");
-            let (mut marked, mut inner) = (false, "");
+            let mut marked = false;
+            let mut inner = "";
             for line in source.lines() {
                 if line == "mod tests {" {
                     inner = "::tests";

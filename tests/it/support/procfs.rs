@@ -34,7 +34,8 @@ pub(crate) fn descendants(of: u32) -> Vec<u32> {
             children.entry(parent).or_default().push(pid);
         }
     }
-    let (mut found, mut open) = (Vec::new(), VecDeque::from([of]));
+    let mut found = Vec::new();
+    let mut open = VecDeque::from([of]);
     while let Some(pid) = open.pop_front() {
         for child in children.remove(&pid).unwrap_or_default() {
             found.push(child);
@@ -176,7 +177,8 @@ pub(crate) fn called(pids: &[u32], argument: &str) -> usize {
 pub(crate) fn holds(port: u16, peer: u16) -> bool {
     /// Established, and closed only by the other end. The kernel owns a socket that its process has closed.
     const HELD: [&str; 2] = ["01", "08"];
-    let (port, peer) = (format!(":{port:04X}"), format!(":{peer:04X}"));
+    let port = format!(":{port:04X}");
+    let peer = format!(":{peer:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").expect("/proc");
     table.lines().any(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);

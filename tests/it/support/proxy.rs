@@ -135,10 +135,8 @@ async fn accept(
             resets(&client);
             continue;
         }
-        let (rules, cut) = (
-            rules.subscribe(),
-            open.lock().expect("nobody panics with it").clone(),
-        );
+        let rules = rules.subscribe();
+        let cut = open.lock().expect("nobody panics with it").clone();
         let connect = connect.clone();
         tokio::spawn(async move {
             if let Ok(server) = connect.connect().await {
@@ -177,8 +175,8 @@ async fn carry(
     for stream in [&client, &server] {
         stream.set_nodelay(true).expect("a socket has this option");
     }
-    let ((from_client, to_client), (from_server, to_server)) =
-        (client.into_split(), server.into_split());
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
     let mut up = Direction {
         from: from_client,
         to: to_server,

@@ -51,3 +51,16 @@ impl Random {
         (mixed ^ (mixed >> 31)) % bound
     }
 }
+
+/// How often a random test repeats its case: `count` times in the gate, and a multiple of that with `ROUNDS`, which the part
+/// `slow` of `scripts/test` sets.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test reads its own number of rounds, and no configuration"
+)]
+pub(crate) fn rounds(count: usize) -> usize {
+    let factor = std::env::var("ROUNDS").map_or(1, |rounds| {
+        rounds.parse::<usize>().expect("ROUNDS is a number")
+    });
+    count * factor
+}

@@ -121,7 +121,9 @@ impl Events {
     }
 
     fn block(&mut self, block: &str) -> Event {
-        let (mut id, mut kind, mut text) = (None, None, None);
+        let mut id = None;
+        let mut kind = None;
+        let mut text = None;
         for line in block.lines().filter(|line| !line.is_empty()) {
             match line.split_once(": ") {
                 Some(("id", value)) => id = Some(value.to_owned()),
@@ -159,7 +161,8 @@ impl Events {
 
     /// Reads up to and including the first matching event, described by `what`.
     pub(crate) async fn up_to(&mut self, what: &str, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
-        let (began, mut events) = (Instant::now(), Vec::new());
+        let began = Instant::now();
+        let mut events = Vec::new();
         loop {
             let next = self.next().await;
             let event =

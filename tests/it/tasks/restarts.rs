@@ -216,10 +216,8 @@ async fn no_task_is_lost_or_runs_twice_through_ten_kills() {
     assert_eq!(tasks.len(), TASKS);
     let mut counts: HashMap<String, usize> = HashMap::new();
     for task in &tasks {
-        let (state, number) = (
-            task["status"].as_str().expect("a state"),
-            created[super::id(task)],
-        );
+        let state = task["status"].as_str().expect("a state");
+        let number = created[super::id(task)];
         *counts.entry(state.to_owned()).or_default() += 1;
         match state {
             "completed" => assert_eq!(task["result"]["output"], format!("task {number}"), "{task}"),
@@ -289,7 +287,8 @@ async fn sessions(gateway: &Gateway) -> Vec<Value> {
 }
 
 async fn pages(gateway: &Gateway, path: &str, noun: &str) -> Vec<Value> {
-    let (mut found, mut cursor) = (Vec::new(), String::new());
+    let mut found = Vec::new();
+    let mut cursor = String::new();
     loop {
         let request = gateway.request(Method::GET, &format!("{path}{cursor}"));
         let page: Value = request

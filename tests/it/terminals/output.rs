@@ -81,7 +81,8 @@ async fn flood_is_bounded_and_does_not_affect_others() {
     let gateway = Setup::fake_with(&[], SERVED)
         .settings("testing.max_terminal_log_bytes = \"1MiB\"")
         .start();
-    let (loud, calm) = (gateway.session("fake").await, gateway.session("fake").await);
+    let loud = gateway.session("fake").await;
+    let calm = gateway.session("fake").await;
     gateway.turn(&calm, "echo warm").await;
     let before = resident(gateway.pid());
     let script = "head -c 100000000 /dev/zero | tr '\\0' 'x'; echo; echo the end";

@@ -2,13 +2,6 @@
 
 pub mod types {
     pub use acp_gateway_base::types::*;
-
-    pub mod limits {
-        pub use acp_gateway_base::types::limits::*;
-
-        /// The models have few readers, and a pass must have several batches.
-        pub const NOTIFY_BATCH: usize = 1;
-    }
 }
 
 pub mod shutdown {

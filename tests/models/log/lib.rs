@@ -5,6 +5,13 @@ extern crate model_std as std;
 #[path = "../../../crates/log/src/eventlog/mod.rs"]
 pub mod eventlog;
 
+pub mod limits {
+    pub use acp_gateway_log::limits::Limits;
+
+    /// The models have few readers, and a pass must have several batches.
+    pub(crate) const NOTIFY_BATCH: usize = 1;
+}
+
 pub mod store {
     pub use acp_gateway_log::store::*;
 }

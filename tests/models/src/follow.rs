@@ -9,12 +9,13 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Ids, Limits, SessionId, Tenant};
+use base::types::{Ids, SessionId, Tenant};
 use events::event::{Event, Members};
 use log::eventlog::{
     Delivery, DirectSink, EventLog, GlobalScope, Item, NotReady, Notifier, Reader, Records, Run,
     SessionLog, Start, TailCursor,
 };
+use log::limits::Limits;
 use log::store::MemoryStore;
 
 /// A log in memory with small limits, so that readers often read the next event from the store.
@@ -65,9 +66,12 @@ pub fn every_event_once() {
     const EVENTS: u64 = 6;
     block_on(async {
         let log = log(1 + 1000 * usize::try_from(random_below(2)).expect("0 or 1"));
-        let (first, second) = (open(&log, 1).await, open(&log, 2).await);
-        let (notifier, over) = (Arc::new(Notifier::default()), Arc::new(Notify::new()));
-        let (heralded, ends) = (Arc::clone(&notifier), Arc::clone(&over));
+        let first = open(&log, 1).await;
+        let second = open(&log, 2).await;
+        let notifier = Arc::new(Notifier::default());
+        let over = Arc::new(Notify::new());
+        let heralded = Arc::clone(&notifier);
+        let ends = Arc::clone(&over);
         let rings = spawn(async move {
             tokio::select! {
                 () = heralded.run() => {}
@@ -76,7 +80,8 @@ pub fn every_event_once() {
         });
         let mut tasks = Vec::new();
         for from in [random_below(EVENTS), random_below(EVENTS)] {
-            let (session, notifier) = (second.clone(), Arc::clone(&notifier));
+            let session = second.clone();
+            let notifier = Arc::clone(&notifier);
             tasks.push(spawn(async move {
                 // The reader starts at a random cursor up to the committed seq.
                 let committed = session.committed();
@@ -88,7 +93,9 @@ pub fn every_event_once() {
                 follow(reader, from, committed, EVENTS).await;
             }));
         }
-        let (leaver, session, away) = (Arc::clone(&notifier), second.clone(), random_below(12));
+        let leaver = Arc::clone(&notifier);
+        let session = second.clone();
+        let away = random_below(12);
         tasks.push(spawn(async move {
             let committed = session.committed();
             let mut reader = session.reader(Start::Beginning);
@@ -123,7 +130,8 @@ pub fn every_event_once() {
         if random_below(2) == 0 {
             all.subscribe_via(&notifier, None);
         }
-        let (one, two) = (first.session(), second.session());
+        let one = first.session();
+        let two = second.session();
         tasks.push(spawn(follow_global(
             all,
             one,
@@ -168,7 +176,8 @@ async fn yield_times(count: u64) {
 /// Returns when `last` was received. Checks that each event arrives once and in order, and that `Ready`
 /// arrives once.
 async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
-    let (mut next, mut ready) = (from + 1, None);
+    let mut next = from + 1;
+    let mut ready = None;
     while next <= last || ready.is_none() {
         match reader.next().await.expect("could not read the store") {
             Item::Run(run) => {
@@ -200,7 +209,8 @@ async fn wait_for_end(session: SessionLog, last: u64) {
         match reader.next().await.expect("could not read the store") {
             Item::Run(run) => {
                 assert!(run.first_seq > seen, "no event is duplicated");
-                let (from, to) = (run.first_seq, run.last_seq);
+                let from = run.first_seq;
+                let to = run.last_seq;
                 assert!(
                     from == seen + 1 || to == last,
                     "only an erase may skip events: {from}-{to} after {seen}"
@@ -233,7 +243,8 @@ impl ModelSink {
 
     fn deliver(&self, run: &Run) {
         let mut received = lock_or_abort(self.received.lock());
-        let (from, to) = (run.first_seq, run.last_seq);
+        let from = run.first_seq;
+        let to = run.last_seq;
         assert!(
             from == *received + 1 || self.erased && from > *received,
             "{from} to {to} after {received}"

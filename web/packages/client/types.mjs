@@ -1,4 +1,4 @@
-// Writes src/schema.ts from the OpenAPI document. With `--check`, it only fails if the file differs.
+// Writes src/schema.ts from the OpenAPI document: its schemas, and the list of event types. With `--check`, it only fails if the file differs.
 //
 // Of the document, only the schemas are needed: the client has the routes as methods. `typescript` of this package is a version
 // whose compiler is a library, which the generator needs.
@@ -19,7 +19,13 @@ const target = new URL("src/schema.ts", import.meta.url);
 const document = JSON.parse(await readFile(new URL("../../../openapi/openapi.json", import.meta.url), "utf8"));
 const { openapi, info, components } = JSON.parse(JSON.stringify(document), (_, value) => withoutOtherValues(value));
 const tree = await openapiTS({ openapi, info, paths: {}, components: { schemas: components.schemas } }, { silent: true });
-const fresh = `// Generated from openapi/openapi.json by \`npm run types\`. Do not edit.\n\n${astToString(tree)}`;
+const named = (reference) => document.components.schemas[reference.split("/").pop()];
+const eventTypes = named("KnownSessionEvent").oneOf.map(({ $ref }) => named($ref).properties.type.enum[0]);
+const fresh = `// Generated from openapi/openapi.json by \`npm run types\`. Do not edit.
+
+${astToString(tree)}
+export const EVENT_TYPES = ${JSON.stringify(eventTypes, null, 2)} as const;
+`;
 if (!process.argv.includes("--check")) {
   await writeFile(target, fresh);
 } else if (fresh !== (await readFile(target, "utf8").catch(() => ""))) {

@@ -50,7 +50,9 @@ const PANELS: [(&str, &str, Test, &str); 4] = [
 ];
 
 pub(super) fn draw(context: &Context<'_>) -> String {
-    let (mut body, mut words, mut top) = (String::new(), String::new(), 0);
+    let mut body = String::new();
+    let mut words = String::new();
+    let mut top = 0;
     for (title, better, test, figure) in PANELS {
         let bars: Vec<(String, &str, f64)> = context
             .targets
@@ -102,9 +104,11 @@ fn panel(body: &mut String, bars: &[(String, &str, f64)], top: u32) {
         (a.min(c), b.max(c))
     });
     // The smallest value also has a visible bar.
-    let (from, span) = (least - 0.3, (most - least + 0.3).max(0.3));
+    let from = least - 0.3;
+    let span = (most - least + 0.3).max(0.3);
     for (row, ((name, class, figure), log)) in (0..).zip(bars.iter().zip(figures())) {
-        let (y, length) = (top + row * ROW, f64::from(BARS) * (log - from) / span);
+        let y = top + row * ROW;
+        let length = f64::from(BARS) * (log - from) / span;
         put(body, &text("", LABELS - 8, y + 15, "end", name));
         put(
             body,

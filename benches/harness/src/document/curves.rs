@@ -20,7 +20,9 @@ const LINES: &str = "
 
 /// Returns `None` without measurements at two sizes.
 pub(super) fn draw(results: &Results) -> Option<String> {
-    let (mut body, mut words, mut top) = (String::new(), String::new(), 0);
+    let mut body = String::new();
+    let mut words = String::new();
+    let mut top = 0;
     for (kind, curves) in curves(results) {
         let curves: Vec<Curve> = curves
             .into_iter()
@@ -30,7 +32,8 @@ pub(super) fn draw(results: &Results) -> Option<String> {
             continue;
         }
         let points = &curves[0].points;
-        let (least, most) = (points[0].0, points[points.len() - 1].0);
+        let least = points[0].0;
+        let most = points[points.len() - 1].0;
         let title = format!(
             "With more {kind}: from {} to {}",
             digits(least as f64),
@@ -68,7 +71,8 @@ fn label((size, figure): &(u64, f64)) -> String {
 
 fn row(body: &mut String, Curve { title, points }: &Curve, top: u32) {
     let middle = f64::from(top) + 30.0;
-    let (first, last) = (points[0], points[points.len() - 1]);
+    let first = points[0];
+    let last = points[points.len() - 1];
     let log = |size: u64| (size.max(1) as f64).log10();
     let width = (log(last.0) - log(first.0)).max(1e-6);
     let coordinates = |&(size, figure): &(u64, f64)| {

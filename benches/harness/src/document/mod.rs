@@ -56,10 +56,8 @@ pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
 
 /// Replaces the part between the markers of this name.
 fn replaced(text: &str, name: &str, part: &str) -> Outcome<String> {
-    let (begin, end) = (
-        format!("<!-- measured: {name} -->\n"),
-        format!("<!-- end: {name} -->"),
-    );
+    let begin = format!("<!-- measured: {name} -->\n");
+    let end = format!("<!-- end: {name} -->");
     let missing = || format!("the document has no marks for {name}");
     let (before, rest) = text.split_once(&begin).ok_or_else(missing)?;
     let (_, after) = rest.split_once(&end).ok_or_else(missing)?;

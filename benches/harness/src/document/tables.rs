@@ -38,7 +38,8 @@ pub(crate) fn goals(results: &Results) -> String {
             Verdict::Missed => "**missed**",
             Verdict::Unknown => "",
         };
-        let (says, against) = (goal.says, goal.against());
+        let says = goal.says;
+        let against = goal.against();
         line!(
             text,
             "| {says} | {against} | {median} | {range} | {} | {} | {verdict} |",
@@ -85,7 +86,8 @@ pub(crate) fn targets(context: &Context<'_>) -> String {
     );
     let mut absent = Vec::new();
     for target in context.targets {
-        let (name, title) = (target.name(), target.title());
+        let name = target.name();
+        let title = target.title();
         if !context.results.has(name) {
             absent.push(match target.missing() {
                 Some(why) => format!("{title} ({why})"),

@@ -73,7 +73,8 @@ fn lie(frames: &[(u32, u32)]) -> Liar {
 }
 
 fn request(client: &mut TcpStream) -> Head {
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 1024]);
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 1024];
     loop {
         let read = client.read(&mut buffer).unwrap();
         bytes.extend_from_slice(&buffer[..read]);

@@ -173,7 +173,8 @@ impl Readers {
         } else {
             let answered = reader.answered();
             let before = reader.tally.events;
-            let (latency, written) = (&mut self.latency, &mut self.written);
+            let latency = &mut self.latency;
+            let written = &mut self.written;
             reader.take(
                 &self.buffer[..read],
                 now,

@@ -74,10 +74,12 @@ pub(super) fn measure(
         fs::remove_dir_all(folder.join("data"))?;
         Counts::parse(&text)
     };
-    let (few, many) = (less(10_000), less(110_000));
+    let few = less(10_000);
+    let many = less(110_000);
     let shorter = run(Prompt::burst(few))?;
     let burst = run(Prompt::burst(many))?.for_each(shorter, many - few);
-    let (few, many) = (less(100), less(2600));
+    let few = less(100);
+    let many = less(2600);
     let shorter = run(Prompt::paced(few, 1000))?;
     let paced = run(Prompt::paced(many, 1000))?.for_each(shorter, many - few);
     fs::remove_dir_all(folder)?;
@@ -136,10 +138,8 @@ mod tests {
 
     #[test]
     fn the_cost_of_an_event_is_the_difference_of_two_runs() {
-        let (few, many) = (
-            Counts::parse("100 1000\n").unwrap(),
-            Counts::parse("600 3000\n").unwrap(),
-        );
+        let few = Counts::parse("100 1000\n").unwrap();
+        let many = Counts::parse("600 3000\n").unwrap();
         assert_eq!(many.for_each(few, 1000), (0.5, 2.0));
         assert!(Counts::parse("7").is_err());
     }

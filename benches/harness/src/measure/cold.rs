@@ -18,7 +18,9 @@ pub(super) fn measure(gateway: &Gateway, folder: &Path) -> Outcome<Sample> {
     let (mut first, address) = gateway.launch(folder)?;
     first.answers(address, "/readyz")?;
     first.stop()?;
-    let (mut starts, mut memory, mut threads) = (Vec::new(), Vec::new(), 0.0);
+    let mut starts = Vec::new();
+    let mut memory = Vec::new();
+    let mut threads = 0.0;
     for _ in 0..STARTS {
         let begun = Instant::now();
         let (mut server, address) = gateway.launch(folder)?;

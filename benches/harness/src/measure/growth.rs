@@ -30,7 +30,8 @@ pub(super) fn measure(gateway: &Gateway, scale: &Scale, folder: &Path) -> Outcom
         with_sessions(&up, &ids, &mut sample)?;
     }
     let (id, last) = up.create()?;
-    let (mut written, mut speed) = (0, (f64::NAN, f64::NAN));
+    let mut written = 0;
+    let mut speed = (f64::NAN, f64::NAN);
     for &events in &scale.events {
         while written < events {
             let n = STEP.min(events - written);

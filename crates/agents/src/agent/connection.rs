@@ -16,18 +16,25 @@ use tokio::time::Instant;
 use super::secrets::Secrets;
 use super::spec::AgentSpec;
 use super::transport::{Channel, Closed, LineWriter, Queueing, Transport};
+use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Limits, QueuedLine};
+use base::types::QueuedLine;
 use wire::acp::{AcpVersion, UpdateLine};
 use wire::jsonrpc::{
-    self, CallId, IncomingId, LineDecoder, Message, PendingTables, RpcError, plain_line,
+    self, CallId, IncomingId, LineDecoder, MAX_DEPTH, Message, PendingTables, RpcError, plain_line,
 };
+
+/// The size in bytes of a batch from an agent to its session, and the number of waiting batches. Beyond it, the gateway
+/// stops reading the agent's stdout.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+const MAX_QUEUED_BATCHES: usize = 8;
 
 /// A cheap handle for messages to the agent.
 #[derive(Debug, Clone)]
 pub struct Connection {
     tables: Arc<Mutex<PendingTables>>,
-    secrets: Secrets,
+    /// The values that are masked in the errors and the stderr of the agent.
+    pub(super) secrets: Secrets,
     invalid_output: InvalidOutput,
     version: AcpVersion,
     outgoing: Arc<dyn LineWriter>,
@@ -46,7 +53,7 @@ impl Connection {
     ) -> (Self, mpsc::Receiver<Batch>, Box<dyn Transport>) {
         let startup_bytes = channel.pending.is_none().then_some(0);
         let tables = Arc::new(Mutex::new(channel.pending.unwrap_or_default()));
-        let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
+        let (batches, receiver) = mpsc::channel(MAX_QUEUED_BATCHES);
         let (over, read_end) = watch::channel(None);
         let secrets = Secrets::new(&spec.secrets);
         let invalid_output = InvalidOutput::new(secrets.clone());
@@ -83,11 +90,6 @@ impl Connection {
 
     pub(super) fn version(&self) -> AcpVersion {
         self.version
-    }
-
-    /// Masks more values in the errors and the stderr of this agent.
-    pub fn add_secrets(&self, secrets: Vec<String>) {
-        self.secrets.add(secrets);
     }
 
     /// The text without the secrets that the process received, in its environment or in a sign-in.
@@ -185,7 +187,7 @@ impl Connection {
     }
 }
 
-/// A line with a value that is dropped after the line was written.
+/// A line and a guard that is dropped after the line is written.
 struct GuardedLine<T> {
     line: Bytes,
     _guard: T,
@@ -223,7 +225,7 @@ pub enum Inbound {
     },
 }
 
-/// The messages of one read, or a part of them: `max_batch_bytes` splits a large read.
+/// The messages of one read, or a part of them: [`MAX_BATCH_BYTES`] splits a large read.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The bytes of the read, as whole lines.
@@ -245,26 +247,26 @@ impl Batch {
 #[derive(Debug, Clone)]
 pub(super) struct ReadEnd(pub(super) Option<String>);
 
-pub(super) struct Reader {
-    pub(super) tables: Arc<Mutex<PendingTables>>,
-    pub(super) lines: LineDecoder,
-    pub(super) batches: mpsc::Sender<Batch>,
+struct Reader {
+    tables: Arc<Mutex<PendingTables>>,
+    lines: LineDecoder,
+    batches: mpsc::Sender<Batch>,
     /// The invalid lines since the start of a period.
-    pub(super) invalid_lines: (Instant, u32),
-    pub(super) invalid_output: InvalidOutput,
-    pub(super) secrets: Secrets,
+    invalid_lines: (Instant, u32),
+    invalid_output: InvalidOutput,
+    secrets: Secrets,
     /// Bytes read before the agent's first response, which answers `initialize`. Until then launchers like
     /// npx may write any lines, up to a limit. Invalid lines do not count during this time.
-    pub(super) startup_bytes: Option<usize>,
+    startup_bytes: Option<usize>,
     /// The number of bytes in complete lines. `None`: the transport does not number the output.
-    pub(super) offset: Option<u64>,
-    pub(super) limits: Arc<Limits>,
+    offset: Option<u64>,
+    limits: Arc<Limits>,
 }
 
 impl Reader {
     const READ_BYTES: usize = 64 << 10;
 
-    pub(super) async fn run(mut self, mut incoming: impl AsyncRead + Unpin) -> ReadEnd {
+    async fn run(mut self, mut incoming: impl AsyncRead + Unpin) -> ReadEnd {
         loop {
             let read = incoming
                 .read_buf(self.lines.read_buffer(Self::READ_BYTES))
@@ -338,7 +340,7 @@ impl Reader {
                 if matches!(message, Inbound::Response { .. })
                     && self.startup_bytes.take().is_some()
                 {
-                    // The text before is no reason for a later silence.
+                    // Output before the first response does not explain why the agent is silent later.
                     self.invalid_output.clear();
                 }
                 batch.messages.push(message);
@@ -354,7 +356,7 @@ impl Reader {
                     return Err(ReadEnd(Some(reason)));
                 }
             }
-            if batch.bytes >= self.limits.max_batch_bytes
+            if batch.bytes >= MAX_BATCH_BYTES
                 && !self.send(std::mem::replace(&mut batch, empty())).await
             {
                 return Ok(false);
@@ -387,12 +389,11 @@ impl Reader {
         is_utf8: bool,
         number: Option<u64>,
     ) -> Option<Inbound> {
-        let max_json_depth = self.limits.max_json_depth;
-        if is_utf8 && let Some(update) = UpdateLine::scan(block, range.clone(), max_json_depth) {
+        if is_utf8 && let Some(update) = UpdateLine::scan(block, range.clone(), MAX_DEPTH) {
             return Some(Inbound::Update(update));
         }
         let line = &block[range];
-        let message = match jsonrpc::parse(line, max_json_depth) {
+        let message = match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(message) => message,
             Err(error) => {
                 tracing::debug!(%error, bytes = line.len(), "invalid JSON-RPC line from the agent");
@@ -422,7 +423,7 @@ impl Reader {
                     let outcome = outcome.map_err(|error| self.secrets.mask_error(error));
                     Inbound::Response { call, outcome }
                 }
-                None if tables.is_former_call(&id) => return None,
+                None if tables.is_earlier_call(&id) => return None,
                 None => self.invalid_line(line),
             },
         })

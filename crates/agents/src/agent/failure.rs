@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::spec::{AgentSpec, Home};
-use base::types::known_agents::api_key_format;
 use base::types::{AgentName, FolderError};
 use children::SpawnError;
 use wire::acp::auth::OfferedMethod;
+use wire::acp::known_agents::api_key_format;
 use wire::acp::{InitializeResult, sign_in};
 use wire::fleet::FleetError;
 use wire::jsonrpc::{RpcError, plain_line};
@@ -28,7 +28,7 @@ pub struct AgentExit {
     pub exceeded_limit: Option<Box<str>>,
     /// Whether the connection to the agent's host was lost, for `reason`. Nobody knows how the process ended.
     pub is_lost: bool,
-    /// Why the connection ended, if the agent runs on another host.
+    /// Why the connection ended, if the agent is not a child process of the gateway.
     pub disconnected: Option<Box<str>>,
 }
 
@@ -113,9 +113,7 @@ impl From<SpawnError> for AgentFailure {
     fn from(error: SpawnError) -> Self {
         match error {
             SpawnError::Folder(error) => error.into(),
-            error => Self::Start {
-                detail: with_cause(&error),
-            },
+            error => Self::start(with_cause(&error)),
         }
     }
 }
@@ -163,9 +161,13 @@ impl AgentFailure {
 
     /// The failure for an entry that was removed from the configuration.
     pub fn removed() -> Self {
-        let detail =
-            "it is no longer in the gateway's configuration; its sessions can still be read"
-                .to_owned();
+        Self::start(
+            "it is no longer in the gateway's configuration; its sessions can still be read",
+        )
+    }
+
+    pub(super) fn start(detail: impl Into<String>) -> Self {
+        let detail = detail.into();
         Self::Start { detail }
     }
 
@@ -281,8 +283,7 @@ mod next_step_tests {
 
     use super::*;
     use crate::agent::Known;
-    use base::types::KnownAgent;
-    use wire::acp::AcpVersion;
+    use wire::acp::{AcpVersion, KnownAgent};
 
     fn sentence(command: &str, found: bool, env: &[&str], methods: &str) -> String {
         let name = "x".parse().unwrap();

@@ -10,9 +10,25 @@ use super::failure::AgentFailure;
 use super::process::{FailedStart, Process, ProcessKey, agent_exit, await_answer};
 use super::spec::AgentSpec;
 use super::transport::{Channel, Transport};
+use crate::limits::Limits;
 use base::shutdown::Shutdown;
-use base::types::Limits;
 use wire::acp::{self, AcpVersion, ClientCapabilities, InitializeResult};
+
+/// `None` if the agent supports only version 1. It ignored the v2 fields of `initialize`, so it assumes that the client
+/// has no capabilities, and must be started again.
+pub(super) async fn v2_process(
+    started: Result<Process, FailedStart>,
+) -> Result<Option<Process>, FailedStart> {
+    match started {
+        Ok(process) if process.initialized.acp_version == AcpVersion::V2 => {
+            return Ok(Some(process));
+        }
+        Ok(process) => process.stop().await,
+        Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
+        Err(failed) => return Err(failed),
+    }
+    Ok(None)
+}
 
 /// The gateway's side of the exchange.
 pub(super) struct Handshake<'a> {
@@ -73,10 +89,8 @@ impl Handshake<'_> {
         let result = answer
             .ok_or(None)?
             .map_err(|error| Some(AgentFailure::Rpc(error)))?;
-        InitializeResult::parse(&result, self.version).map_err(|error| {
-            let detail = error.to_string();
-            Some(AgentFailure::Start { detail })
-        })
+        InitializeResult::parse(&result, self.version)
+            .map_err(|error| Some(AgentFailure::start(error.to_string())))
     }
 }
 
@@ -109,7 +123,8 @@ mod tests {
             version: AcpVersion::V1,
             gateway_version: "test",
         };
-        let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
+        let limits = Arc::new(Limits::default());
+        let shutdown = Shutdown::new();
         let (started, ()) =
             tokio::join!(handshake.run(channel, &limits, &shutdown), play(&mut agent));
         (started, agent)

@@ -55,7 +55,7 @@ impl IdleFolder {
     pub fn renamed_path(&self, name: &str) -> PathBuf {
         self.path().with_file_name(name)
     }
-    /// Makes the folder that of a session with this name. From here on the session removes it. Blocks.
+    /// Renames the folder for the session with this name. The session then owns the folder and removes it. Blocks.
     pub fn rename(self, name: &str) -> io::Result<PathBuf> {
         let renamed = self.renamed_path(name);
         std::fs::rename(self.path(), &renamed)?;
@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn folder_is_removed_unless_a_session_owns_it() {
-        let (root, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = tempfile::tempdir().unwrap();
+        let data = tempfile::tempdir().unwrap();
         let folders = IdleFolders::new(root.path(), data.path()).unwrap();
         let [unused, used] = [folders.create().unwrap(), folders.create().unwrap()];
         std::fs::write(unused.path().join("file"), "").unwrap();
@@ -92,11 +93,9 @@ mod tests {
 
     #[test]
     fn start_removes_the_folders_of_an_earlier_process_of_the_same_gateway() {
-        let (root, data, other) = (
-            tempfile::tempdir().unwrap(),
-            tempfile::tempdir().unwrap(),
-            tempfile::tempdir().unwrap(),
-        );
+        let root = tempfile::tempdir().unwrap();
+        let data = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
         let create = |data: &tempfile::TempDir| {
             let folder = IdleFolders::new(root.path(), data.path())
                 .unwrap()
@@ -107,7 +106,8 @@ mod tests {
             std::mem::forget(folder);
             path
         };
-        let (_ours, foreign) = (create(&data), create(&other));
+        let _ours = create(&data);
+        let foreign = create(&other);
         std::fs::create_dir(root.path().join("session")).unwrap();
         IdleFolders::new(root.path(), data.path()).unwrap();
         assert_eq!(

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::failure::{AgentFailure, with_cause};
-use super::handshake::Handshake;
+use super::handshake::{Handshake, v2_process};
 use super::idle_folder::{IdleFolder, IdleFolders};
 use super::process::{FailedStart, HostAccess, Process, ProcessKey, SessionStart};
 use super::spec::{AgentSpec, Endpoint, INVALID_ENTRY};
 use super::transport::stdio;
+use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{AgentName, AppliedIsolation, FolderError, Isolation, Limits, Tenant};
+use base::types::{AgentName, AppliedIsolation, FolderError, Isolation, Mechanism, Tenant};
 use children::{
-    ChildIsolation, ChildSpec, Exit, PtyChild, PtyReader, PtySize, PtyWriter, SpawnError, Spawner,
+    ChildIsolation, ChildSpec, PtyChild, PtyReader, PtySize, PtyWriter, SpawnError, Spawner,
     resolve,
 };
 use events::event::{ActorKind, IsolationApplied};
@@ -30,7 +31,8 @@ pub struct Launcher {
     shutdown: Shutdown,
     audit: Audit,
     version: &'static str,
-    idle_folders: Option<IdleFolders>,
+    /// Processes can start with a folder before their session exists.
+    idle_folders: IdleFolders,
     /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
@@ -42,6 +44,7 @@ impl Launcher {
         shutdown: Shutdown,
         audit: Audit,
         version: &'static str,
+        idle_folders: IdleFolders,
     ) -> Self {
         Self {
             spawner,
@@ -49,16 +52,9 @@ impl Launcher {
             shutdown,
             audit,
             version,
-            idle_folders: None,
+            idle_folders,
             v1_only: Arc::default(),
         }
-    }
-
-    /// Lets processes start with a folder before their session exists.
-    #[must_use]
-    pub fn with_idle_folders(mut self, folders: IdleFolders) -> Self {
-        self.idle_folders = Some(folders);
-        self
     }
 
     /// The isolation that this machine applies for an entry.
@@ -77,7 +73,8 @@ impl Launcher {
         let Some(known) = spec.known else {
             return Vec::new();
         };
-        if !sandbox.forbids_mounts(spec.settings.isolation) {
+        // Agents mount file systems for their own sandboxes.
+        if sandbox.mechanism(spec.settings.isolation) != Mechanism::Landlock {
             return Vec::new();
         }
         let variables = known.row.sandbox_off().iter();
@@ -95,12 +92,13 @@ impl Launcher {
         tenant: &Tenant,
     ) -> Option<IdleFolder> {
         let level = spec.settings.isolation;
-        let grants_later =
-            level == Isolation::Strict || self.spawner.sandbox().grants_folders_later(level);
+        // A running process in namespaces can get the folders of its session.
+        let grants_later = level == Isolation::Strict
+            || self.spawner.sandbox().mechanism(level) == Mechanism::Namespaces;
         if !level.restricts_folders() || grants_later {
             return None;
         }
-        let folders = self.idle_folders.clone()?;
+        let folders = self.idle_folders.clone();
         let spawner = self.spawner.clone();
         let home = spec.home_of(tenant);
         let create = move || {
@@ -115,9 +113,7 @@ impl Launcher {
         created.inspect_err(failed).ok()
     }
 
-    /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
-    /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
-    /// no capabilities.
+    /// Starts the agent with the newest version that the agent and its entry support.
     pub async fn launch(
         &self,
         spec: &Arc<AgentSpec>,
@@ -125,17 +121,13 @@ impl Launcher {
     ) -> Result<Process, FailedStart> {
         let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
         let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
-        if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
-            return self.start(spec, key, AcpVersion::V1).await;
+        if !known && spec.requests_v2() {
+            if let Some(process) = v2_process(self.start(spec, key, AcpVersion::V2).await).await? {
+                return Ok(process);
+            }
+            tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
+            lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
         }
-        match self.start(spec, key, AcpVersion::V2).await {
-            Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
-            Ok(process) => process.stop().await,
-            Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
-            Err(failed) => return Err(failed),
-        }
-        tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
-        lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
         self.start(spec, key, AcpVersion::V1).await
     }
 
@@ -208,7 +200,7 @@ impl Launcher {
         let created = self.shutdown.spawn_blocking(create).await;
         if let Ok(Err(error)) = created {
             let detail = format!("could not create its home {}: {error}", home.display());
-            return Err(AgentFailure::Start { detail });
+            return Err(AgentFailure::start(detail));
         }
         let mut env = spec.env.clone();
         env.push(("HOME".into(), home.clone().into()));
@@ -238,7 +230,7 @@ impl Launcher {
 /// The failure of a spawn. A missing folder of the session concerns only that session.
 fn failed_spawn(error: SpawnError, key: &ProcessKey) -> AgentFailure {
     match (error, &key.session) {
-        // The child reports the folder that it cannot enter without its path.
+        // If the child cannot enter the folder, its report contains no path.
         (SpawnError::Directory { folder, source }, Some(SessionStart { cwd, .. }))
             if folder == *cwd || folder.as_os_str().is_empty() =>
         {
@@ -267,8 +259,7 @@ fn command(
         args,
     } = &spec.endpoint
     else {
-        let detail = INVALID_ENTRY.to_owned();
-        return Err(AgentFailure::Start { detail });
+        return Err(AgentFailure::start(INVALID_ENTRY));
     };
     if spec.settings.isolation != Isolation::Strict {
         return Ok((agent.clone(), args.clone()));
@@ -283,9 +274,8 @@ fn command(
     let first = words.next().unwrap_or_default();
     let path = spec.env.iter().find(|(name, _)| name == "PATH");
     let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
-    let program = resolve(first.as_ref(), &path).map_err(|error| AgentFailure::Start {
-        detail: with_cause(&error),
-    })?;
+    let program =
+        resolve(first.as_ref(), &path).map_err(|error| AgentFailure::start(with_cause(&error)))?;
     let own = std::iter::once(agent.clone().into()).chain(args.iter().cloned());
     Ok((program, words.map(OsString::from).chain(own).collect()))
 }
@@ -295,21 +285,7 @@ fn command(
 pub struct Terminal {
     pub output: PtyReader,
     pub input: PtyWriter,
-    pub command: SignInCommand,
-}
-
-#[derive(Debug)]
-pub struct SignInCommand(PtyChild);
-
-impl SignInCommand {
-    pub async fn exited(&self) -> Exit {
-        self.0.exited().await
-    }
-
-    pub fn resize(&self, cols: u16, rows: u16) {
-        // A command that has ended has no window.
-        let _ = self.0.resize(PtySize { cols, rows });
-    }
+    pub command: PtyChild,
 }
 
 impl Launcher {
@@ -319,7 +295,7 @@ impl Launcher {
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
         method: &TerminalAuth,
-        size: (u16, u16),
+        size: PtySize,
     ) -> Result<Terminal, AgentFailure> {
         let mut child = self.child_spec(spec, tenant, Vec::new()).await?;
         child.args.extend(method.args.iter().map(Into::into));
@@ -327,15 +303,14 @@ impl Launcher {
             child.env.retain(|(known, _)| known != name.as_str());
             child.env.push((name.into(), value.into()));
         }
-        let (cols, rows) = size;
-        let spawned = self.spawner.spawn_pty(child, PtySize { cols, rows }).await;
+        let spawned = self.spawner.spawn_pty(child, size).await;
         let mut child = spawned.map_err(AgentFailure::from)?;
-        let output = child.take_reader().expect("a new child has its terminal");
-        let input = child.take_writer().expect("a new child has its terminal");
+        let output = child.reader.take().expect("a new child has its terminal");
+        let input = child.writer.take().expect("a new child has its terminal");
         Ok(Terminal {
             output,
             input,
-            command: SignInCommand(child),
+            command: child,
         })
     }
 }

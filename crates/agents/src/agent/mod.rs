@@ -3,10 +3,11 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`], [`transport`], [`connection`] with [`secrets`], [`handshake`],
+//! Reading order: [`settings`], [`spec`], [`catalogue`], [`client_input_policy`], [`process`], [`transport`], [`connection`] with [`secrets`], [`handshake`],
 //! [`launcher`], [`remote`], [`failure`].
 
 mod catalogue;
+pub mod client_input_policy;
 mod connection;
 mod failure;
 mod handshake;
@@ -15,17 +16,21 @@ mod launcher;
 mod process;
 mod remote;
 mod secrets;
+mod settings;
 mod spec;
 mod transport;
 
 pub use catalogue::{Catalogue, CurrentCatalogue};
+/// The size of the terminal of a sign-in.
+pub use children::PtySize;
 pub use connection::{Batch, Connection, Inbound};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
-pub use launcher::{Launcher, SignInCommand, Terminal};
-pub use process::{FailedStart, FormerChannel, Process, ProcessKey, SessionStart};
-pub use remote::{MemberSource, RemoteConnector};
+pub use launcher::{Launcher, Terminal};
+pub use process::{EarlierChannel, FailedStart, Process, ProcessKey, SessionStart};
+pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
+pub use settings::{AgentSettings, Permissions, PoolSettings};
 pub use spec::{AgentSpec, Endpoint, Home, INVALID_ENTRY, Known, RemoteEndpoint, RemoteFolders};
 pub use transport::BoxFuture;
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub struct Process {
     /// The folder of a process that has no session yet. `None` if the process can get folders later, or needs none.
     pub idle_folder: Option<IdleFolder>,
     pub(super) transport: Box<dyn Transport>,
-    /// `None` if the agent runs on another host.
+    /// `None` if the agent is not a child process of the gateway.
     pub(super) host: Option<HostAccess>,
 }
 
@@ -182,7 +182,7 @@ impl Process {
         }
     }
 
-    /// Starts terminals beside the agent. They end with it. `None` if the agent runs on another host.
+    /// Starts terminals beside the agent. They end with it. `None` if the agent is not a child process of the gateway.
     pub fn terminals(&self) -> Option<&Terminals> {
         self.host.as_ref().map(|host| &host.terminals)
     }
@@ -247,7 +247,7 @@ impl Process {
         !self.batches.is_empty()
     }
 
-    /// The processes of the agent, with the baseline after `initialize`. `None` if it runs on another host.
+    /// The processes of the agent, with the baseline after `initialize`. `None` if it is not a child process of the gateway.
     pub fn tree(&self) -> Option<ProcessTree> {
         self.host.as_ref().map(|host| host.tree.clone())
     }
@@ -287,12 +287,12 @@ pub struct ProcessKey {
     /// `None` if a process of the agent serves any number of sessions, or if the request is for no session.
     pub session: Option<SessionStart>,
     /// The process of an earlier gateway process to continue with. `None` for a new process.
-    pub channel: Option<Arc<FormerChannel>>,
+    pub channel: Option<Arc<EarlierChannel>>,
 }
 
 /// A process of a member that an earlier gateway process has used, and the position of its session.
 #[derive(Debug, Clone)]
-pub struct FormerChannel {
+pub struct EarlierChannel {
     pub channel: ChannelId,
     /// The output before this offset is in the log.
     pub offset: u64,
@@ -303,14 +303,14 @@ pub struct FormerChannel {
     pub requests: Vec<(IncomingId, Box<RawValue>)>,
 }
 
-impl PartialEq for FormerChannel {
+impl PartialEq for EarlierChannel {
     /// Only one session continues with a channel.
     fn eq(&self, other: &Self) -> bool {
         self.channel == other.channel
     }
 }
 
-impl Eq for FormerChannel {}
+impl Eq for EarlierChannel {}
 
 impl ProcessKey {
     /// The key for a request with these folders. The first one is the working directory of the session. `restore`: the
@@ -372,8 +372,8 @@ impl Drop for OpenCall<'_> {
 }
 
 impl Process {
-    /// Calls a method and waits for its answer. Rejects the agent's requests and ignores its notifications
-    /// meanwhile. Dropping the future cancels the call at the agent.
+    /// Calls a method and waits for its answer. Until the answer arrives, rejects the agent's requests and ignores its
+    /// notifications. Dropping the future cancels the call at the agent.
     pub async fn call(
         &mut self,
         method: &str,
@@ -383,7 +383,7 @@ impl Process {
         let deadline = Instant::now() + limit;
         let connection = self.connection.clone();
         if method == self.version().login_method() {
-            connection.add_secrets(sign_in::secrets_of(params));
+            connection.secrets.add(sign_in::secrets_of(params));
         }
         let Ok(call) = connection.call(method, params) else {
             return Err(AgentFailure::from(self.exit().await));

@@ -1,4 +1,4 @@
-//! Connects to agents on other hosts.
+//! Connects to agents that are not child processes of the gateway.
 
 use std::sync::Arc;
 
@@ -7,28 +7,35 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::failure::AgentFailure;
-use super::handshake::Handshake;
-use super::process::{FailedStart, FormerChannel, Process, ProcessKey};
+use super::handshake::{Handshake, v2_process};
+use super::process::{EarlierChannel, FailedStart, Process, ProcessKey};
 use super::spec::{AgentSpec, RemoteEndpoint};
 use super::transport::http::{self, Host, StartRejection};
 use super::transport::{member, websocket};
+use crate::limits::Limits;
 use base::shutdown::Shutdown;
 use base::telemetry::ErrorChain;
 use base::types::text::strip_controls;
-use base::types::{Limits, ProxyVariables};
-use outgoing::{AddressRule, Client, ClientOptions, WebSocketError, open_websocket};
+use outgoing::{
+    AddressRule, Client, ClientOptions, ProxyVariables, WebSocketError, open_websocket,
+};
 use wire::acp::{AcpVersion, InitializeResult};
 use wire::fleet::Fleet;
 use wire::jsonrpc::PendingTables;
 
-/// Connects to agents that serve the remote transport of ACP.
+/// The version of ACP that the gateway requests of members.
+const MEMBER_VERSION: AcpVersion = AcpVersion::V1;
+
+/// Connects to agents that are not child processes of the gateway: those that serve the remote transport of ACP, and the processes of members.
 #[derive(Debug, Clone)]
 pub struct RemoteConnector {
+    pub fleet: Fleet,
     pub proxies: ProxyVariables,
     pub limits: Arc<Limits>,
     pub shutdown: Shutdown,
     pub version: &'static str,
 }
+
 impl RemoteConnector {
     /// Connects with the newest version that the agent and its entry support.
     pub async fn connect(
@@ -37,15 +44,10 @@ impl RemoteConnector {
         key: &ProcessKey,
         remote: &RemoteEndpoint,
     ) -> Result<Process, FailedStart> {
-        if AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) {
-            match self.open(spec, key, remote, AcpVersion::V2).await {
-                Ok(process) if process.initialized.acp_version == AcpVersion::V2 => {
-                    return Ok(process);
-                }
-                // An agent that supports only v1 ignored the v2 fields of `initialize`.
-                Ok(process) => process.stop().await,
-                Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
-                Err(failed) => return Err(failed),
+        if spec.requests_v2() {
+            let started = self.open(spec, key, remote, AcpVersion::V2).await;
+            if let Some(process) = v2_process(started).await? {
+                return Ok(process);
             }
         }
         self.open(spec, key, remote, AcpVersion::V1).await
@@ -89,7 +91,7 @@ impl RemoteConnector {
             WebSocketError::Failed(reason) => unreachable(remote, &reason),
             WebSocketError::Status { status, .. } => rejected(handshake.spec, remote, status),
         })?;
-        let channel = websocket::open(socket, &self.limits, &self.shutdown);
+        let channel = websocket::open(socket, &self.shutdown);
         handshake.run(channel, &self.limits, &self.shutdown).await
     }
 
@@ -104,7 +106,7 @@ impl RemoteConnector {
         let headers = remote.headers.clone();
         let max_line_bytes = spec.settings.max_line_bytes;
         let host = Host::new(client, remote.url.clone(), headers, max_line_bytes);
-        let (channel, outcome) = http::open(host, &self.limits, &self.shutdown);
+        let (channel, outcome) = http::open(host, &self.shutdown);
         let started = handshake.run(channel, &self.limits, &self.shutdown).await;
         started.map_err(|mut failed| {
             match (outcome.get(), &failed.failure) {
@@ -112,13 +114,11 @@ impl RemoteConnector {
                     failed.failure = rejected(spec, remote, *status);
                 }
                 (Some(StartRejection::NotAcp), _) => {
-                    failed.failure = AgentFailure::Start {
-                        detail: format!(
-                            "no ACP agent answers at {}; check `url` of [agents.{}]",
-                            remote.host(),
-                            spec.name
-                        ),
-                    };
+                    failed.failure = AgentFailure::start(format!(
+                        "no ACP agent answers at {}; check `url` of [agents.{}]",
+                        remote.host(),
+                        spec.name
+                    ));
                 }
                 (None, AgentFailure::Disconnected { reason }) => {
                     failed.failure = unreachable(remote, reason);
@@ -127,6 +127,59 @@ impl RemoteConnector {
             }
             failed
         })
+    }
+
+    /// Starts a process at the member, or continues with the one that the key names. Waits for the return of the member.
+    pub async fn connect_member(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<Process, FailedStart> {
+        if let Some(earlier) = &key.channel {
+            return self.continue_with(spec, key, earlier).await;
+        }
+        let opened = self.fleet.open(&spec.name).await;
+        let (channel, incoming) = opened.map_err(AgentFailure::from)?;
+        let channel = member::open(channel, incoming, 0, None);
+        let handshake = Handshake {
+            spec,
+            key,
+            version: MEMBER_VERSION,
+            gateway_version: self.version,
+        };
+        handshake.run(channel, &self.limits, &self.shutdown).await
+    }
+
+    async fn continue_with(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+        earlier: &EarlierChannel,
+    ) -> Result<Process, FailedStart> {
+        let claimed = self
+            .fleet
+            .claim(&spec.name, earlier.channel, earlier.offset)
+            .await;
+        let (channel, incoming) = claimed.map_err(AgentFailure::from)?;
+        let initialized = InitializeResult::parse(&earlier.initialize, MEMBER_VERSION);
+        let initialized = initialized.map_err(|error| AgentFailure::start(error.to_string()))?;
+        // Each call was a command, so this is at least the number of calls.
+        let earlier_calls = channel.earlier_commands();
+        let pending =
+            PendingTables::restored(earlier_calls, earlier.call, earlier.requests.clone());
+        let channel = member::open(channel, incoming, earlier.offset, Some(pending));
+        let (connection, batches, transport) =
+            Connection::start(channel, spec, MEMBER_VERSION, &self.limits, &self.shutdown);
+        tracing::info!(agent = %spec.name, channel = ?transport.channel(), "continuing with a process of a member");
+        let key = key.clone();
+        Ok(Process::new(
+            spec,
+            key,
+            connection,
+            batches,
+            initialized,
+            transport,
+        ))
     }
 
     /// The client for an entry. Its certificates are read again for each connection, so that new ones apply.
@@ -143,9 +196,8 @@ impl RemoteConnector {
             })
         };
         let client = self.shutdown.spawn_blocking(create).await;
-        let failed = |detail: String| AgentFailure::Start { detail };
-        let client = client.map_err(|error| failed(error.to_string()))?;
-        client.map_err(|error| failed(ErrorChain(&error).to_string()))
+        let client = client.map_err(|error| AgentFailure::start(error.to_string()))?;
+        client.map_err(|error| AgentFailure::start(ErrorChain(&error).to_string()))
     }
 }
 
@@ -172,74 +224,5 @@ fn rejected(spec: &AgentSpec, remote: &RemoteEndpoint, status: StatusCode) -> Ag
         }
         _ => format!("check `url` of [agents.{name}]"),
     };
-    AgentFailure::Start {
-        detail: format!("{host} answered {status}; {advice}"),
-    }
-}
-
-/// The version of ACP that the gateway requests of members.
-const VERSION: AcpVersion = AcpVersion::V1;
-
-/// Connects to the processes of members.
-#[derive(Debug, Clone)]
-pub struct MemberSource {
-    pub fleet: Fleet,
-    pub limits: Arc<Limits>,
-    pub shutdown: Shutdown,
-    pub version: &'static str,
-}
-impl MemberSource {
-    /// Starts a process at the member, or continues with the one that the key names. Waits for the return of the member.
-    pub async fn connect(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-    ) -> Result<Process, FailedStart> {
-        if let Some(former) = &key.channel {
-            return self.continue_with(spec, key, former).await;
-        }
-        let opened = self.fleet.open(&spec.name).await;
-        let opened = opened.map_err(AgentFailure::from)?;
-        let channel = member::open(opened, 0, None);
-        let handshake = Handshake {
-            spec,
-            key,
-            version: VERSION,
-            gateway_version: self.version,
-        };
-        handshake.run(channel, &self.limits, &self.shutdown).await
-    }
-
-    async fn continue_with(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-        former: &FormerChannel,
-    ) -> Result<Process, FailedStart> {
-        let claimed = self
-            .fleet
-            .claim(&spec.name, former.channel, former.offset)
-            .await;
-        let claimed = claimed.map_err(AgentFailure::from)?;
-        let initialized = InitializeResult::parse(&former.initialize, VERSION);
-        let initialized = initialized.map_err(|error| AgentFailure::Start {
-            detail: error.to_string(),
-        })?;
-        // Each call was a command, so this is at least the number of calls.
-        let former_calls = claimed.0.former_commands();
-        let pending = PendingTables::restored(former_calls, former.call, former.requests.clone());
-        let channel = member::open(claimed, former.offset, Some(pending));
-        let (connection, batches, transport) =
-            Connection::start(channel, spec, VERSION, &self.limits, &self.shutdown);
-        tracing::info!(agent = %spec.name, channel = ?transport.channel(), "continuing with a process of a member");
-        let key = key.clone();
-        Ok(Process::new(
-            spec,
-            key,
-            connection,
-            batches,
-            initialized,
-            transport,
-        ))
-    }
+    AgentFailure::start(format!("{host} answered {status}; {advice}"))
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Uri};
 
-use base::types::{
-    AgentDialect, AgentKind, AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant,
-};
-use wire::acp::{ClientCapabilities, McpServer};
+use crate::agent::{AgentSettings, PoolSettings};
+use base::types::{AgentDialect, AgentName, Isolation, Tenant};
+use events::api::AgentKind;
+use wire::acp::{AcpVersion, ClientCapabilities, KnownAgent, McpServer};
 
 /// One `[agents.<name>]` entry with its endpoint resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
@@ -105,6 +105,10 @@ impl AgentSpec {
         }
     }
 
+    pub(super) fn requests_v2(&self) -> bool {
+        AcpVersion::from_number(self.settings.protocol) == Some(AcpVersion::V2)
+    }
+
     pub fn has_variable(&self, name: &str) -> bool {
         self.env.iter().any(|(known, _)| known == name)
     }
@@ -180,7 +184,7 @@ pub struct RemoteEndpoint {
     pub folders: RemoteFolders,
 }
 
-/// The folders of another host in which sessions may work. The first one is the default.
+/// The folders of an agent that is not a child process of the gateway, in which sessions may work. The first one is the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemoteFolders(pub Vec<String>);
 
@@ -193,11 +197,11 @@ impl Endpoint {
         }
     }
 
-    pub fn is_local(&self) -> bool {
+    pub fn is_child(&self) -> bool {
         self.kind() == AgentKind::Local
     }
 
-    /// The folders of an agent on another host. `None` if the agent runs on the host of the gateway.
+    /// The folders of an agent that is not a child process of the gateway. `None` for a child process.
     pub fn remote_folders(&self) -> Option<&RemoteFolders> {
         match self {
             Self::Remote(remote) => Some(&remote.folders),

@@ -12,11 +12,12 @@ use super::message::{
     self, FromMember, Heartbeat, Response, Status, TaskResult, ToMember, request,
 };
 use base::types::{AgentName, QueuedLine, random_uuid};
+use wire::acp::error_code;
 use wire::fleet::{
     ChannelId, Command, CommandReceiver, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo,
     OutputBuffer, PROTOCOL, ProcessEnd, ProtocolError, WINDOW,
 };
-use wire::jsonrpc::{self, Message};
+use wire::jsonrpc::{self, MAX_DEPTH, Message};
 
 const MAX_QUEUED: usize = 64;
 
@@ -43,7 +44,7 @@ pub struct CcaMember {
     /// The number of the request for the tasks of the member, after a reconnect.
     status_request: Option<u64>,
     /// Messages of clients that belong to no process.
-    queued: VecDeque<QueuedLine>,
+    pub(super) queued: VecDeque<QueuedLine>,
 }
 
 #[derive(Debug)]
@@ -83,11 +84,6 @@ impl CcaMember {
         self.queued.pop_front()
     }
 
-    /// Discards the messages of clients, because the connection has ended.
-    pub(super) fn discard_queue(&mut self) {
-        self.queued.clear();
-    }
-
     /// Begins a connection. Returns the frame for the fleet, and the first messages for the member.
     pub fn connect(&mut self, info: MemberInfo) -> (Hello, Vec<String>) {
         for channel in self.channels.values_mut() {
@@ -124,7 +120,7 @@ impl CcaMember {
         self.channels.values().all(|local| local.buffer.has_room())
     }
 
-    pub fn frame(&mut self, (frame, payload): (GatewayFrame, Bytes)) -> Result<Output, CcaError> {
+    pub fn frame(&mut self, frame: GatewayFrame, payload: &[u8]) -> Result<Output, CcaError> {
         let mut output = Output::default();
         match frame {
             GatewayFrame::Welcome { .. } | GatewayFrame::Pong { .. } => {}
@@ -156,7 +152,7 @@ impl CcaMember {
                 number,
                 command,
             } => {
-                self.command(channel, number, &command, &payload)?;
+                self.command(channel, number, &command, payload)?;
                 let received = MemberFrame::Received { channel, number };
                 output.for_fleet.push((received, Bytes::new()));
             }
@@ -236,7 +232,9 @@ impl CcaMember {
                     .map(|result| serde_json::from_str::<MemberStatus>(result.get()));
                 if let Some(MemberStatus { tasks: Some(tasks) }) = status.transpose()? {
                     let is_lost = |id: &str| !tasks.iter().any(|task| task == id);
-                    processes.for_each(|process| process.lose_tasks(is_lost));
+                    for process in processes {
+                        process.lose_tasks(is_lost);
+                    }
                 }
             }
             FromMember::Response(response) => {
@@ -270,8 +268,8 @@ impl CcaMember {
             let channel = *channel;
             output.messages.extend(local.process.take_messages());
             local.buffer.push(local.process.take_lines());
-            while let Some(part) = local.buffer.next_part() {
-                output.for_fleet.push(part.frame(channel));
+            while let Some(frame) = local.buffer.next_frame(channel) {
+                output.for_fleet.push(frame);
             }
         }
     }
@@ -281,12 +279,6 @@ impl CcaMember {
 const MAX_SESSIONS: usize = 256;
 /// The number of open requests of one process. Beyond it, a further request fails.
 const MAX_REQUESTS: usize = 64;
-/// The depth of the JSON of the gateway.
-const MAX_DEPTH: usize = 128;
-
-const INVALID_PARAMS: i64 = -32602;
-const METHOD_NOT_FOUND: i64 = -32601;
-const INTERNAL_ERROR: i64 = -32603;
 
 #[derive(Debug, Default)]
 pub(super) struct Process {
@@ -363,10 +355,14 @@ impl Process {
     /// A session keeps its id on another process: the member has its conversation.
     fn open_session(&mut self, id: &RawValue, params: &RawValue) {
         let Ok(OpenParams { cwd, session_id }) = serde_json::from_str(params.get()) else {
-            return self.error(id, INVALID_PARAMS, "the session needs cwd");
+            return self.error(id, error_code::INVALID_PARAMS, "the session needs cwd");
         };
         if self.sessions.len() >= MAX_SESSIONS {
-            return self.error(id, INTERNAL_ERROR, "the process has too many sessions");
+            return self.error(
+                id,
+                error_code::INTERNAL,
+                "the process has too many sessions",
+            );
         }
         let session = session_id.unwrap_or_else(|| random_uuid().to_string());
         self.result(id, &json!({ "sessionId": session }));
@@ -380,7 +376,7 @@ impl Process {
             Some((description(&params.prompt), cwd.clone(), params.session_id))
         });
         let Some((description, cwd, session)) = known else {
-            return self.error(id, INVALID_PARAMS, "unknown session");
+            return self.error(id, error_code::INVALID_PARAMS, "unknown session");
         };
         let task_id = random_uuid().to_string();
         let assign = ToMember::TaskAssign {
@@ -414,12 +410,24 @@ impl Process {
     }
 
     fn forward(&mut self, id: &RawValue, method: &str, params: &RawValue, next_request: &mut u64) {
-        let is_acp = method.contains('/');
-        let Some(message) = request(method, *next_request, params).filter(|_| !is_acp) else {
-            return self.error(id, METHOD_NOT_FOUND, "the member does not have this method");
+        let message = if method.contains('/') {
+            None
+        } else {
+            request(method, *next_request, params)
+        };
+        let Some(message) = message else {
+            return self.error(
+                id,
+                error_code::METHOD_NOT_FOUND,
+                "the member does not have this method",
+            );
         };
         if self.requests.len() >= MAX_REQUESTS {
-            return self.error(id, INTERNAL_ERROR, "too many requests wait for the member");
+            return self.error(
+                id,
+                error_code::INTERNAL,
+                "too many requests wait for the member",
+            );
         }
         self.requests.insert(*next_request, id.to_owned());
         *next_request += 1;
@@ -456,7 +464,7 @@ impl Process {
                 .error
                 .as_deref()
                 .unwrap_or("the member reports that the task failed");
-            self.error(&task.call, INTERNAL_ERROR, text);
+            self.error(&task.call, error_code::INTERNAL, text);
         }
         true
     }
@@ -466,7 +474,7 @@ impl Process {
             return false;
         };
         match (&response.error, &response.result) {
-            (Some(error), _) => self.error(&id, INTERNAL_ERROR, error),
+            (Some(error), _) => self.error(&id, error_code::INTERNAL, error),
             (None, Some(result)) => {
                 // The parts of a message are one line.
                 let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
@@ -482,7 +490,7 @@ impl Process {
         for (_, task) in lost {
             self.error(
                 &task.call,
-                INTERNAL_ERROR,
+                error_code::INTERNAL,
                 "the member no longer has the task",
             );
         }

@@ -100,10 +100,9 @@ impl CcaMembers {
         entry.instance = instance;
         entry.connections += 1;
         entry.connection = Some(entry.connections);
-        let (members, name) = (Arc::clone(self), name.clone());
         Ok(CcaConnection {
-            members,
-            name,
+            members: Arc::clone(self),
+            name: name.clone(),
             connection: entry.connections,
             member: Arc::clone(&entry.member),
         })
@@ -164,7 +163,7 @@ impl Drop for CcaConnection {
             && entry.connection == Some(self.connection)
         {
             entry.connection = None;
-            lock_or_abort(entry.member.lock()).discard_queue();
+            lock_or_abort(entry.member.lock()).queued.clear();
         }
     }
 }
@@ -222,7 +221,8 @@ mod tests {
     #[tokio::test]
     async fn message_reaches_the_connection_of_its_tenant_only() {
         let members = Arc::new(CcaMembers::default());
-        let (name, ours): (AgentName, _) = ("worker".parse().unwrap(), Tenant::default());
+        let name: AgentName = "worker".parse().unwrap();
+        let ours = Tenant::default();
         let send = |tenant: &Tenant| members.send(&name, tenant, "{}".to_owned());
         assert_eq!(send(&ours).unwrap_err(), SendError::Disconnected);
         let connection = members

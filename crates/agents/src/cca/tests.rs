@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -29,7 +28,7 @@ impl Test {
             channel: CHANNEL,
             offset: 0,
         };
-        test.member.frame((resume, Bytes::new())).unwrap();
+        test.member.frame(resume, b"").unwrap();
         let created =
             test.line(&json!({ "id": 1, "method": "session/new", "params": { "cwd": "/srv" } }));
         let session = lines(&created)[0]["result"]["sessionId"]
@@ -46,9 +45,7 @@ impl Test {
             number: self.number,
             command,
         };
-        self.member
-            .frame((frame, Bytes::copy_from_slice(line.as_bytes())))
-            .unwrap()
+        self.member.frame(frame, line.as_bytes()).unwrap()
     }
 
     fn line(&mut self, message: &Value) -> Output {
@@ -152,7 +149,7 @@ fn reconnect_asks_for_the_tasks_and_loses_those_that_are_absent() {
         channel: CHANNEL,
         offset: 0,
     };
-    let output = test.member.frame((resume, Bytes::new())).unwrap();
+    let output = test.member.frame(resume, b"").unwrap();
     let errors: Vec<_> = lines(&output)
         .into_iter()
         .filter(|line| line["error"].is_object())

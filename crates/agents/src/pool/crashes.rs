@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use base::types::Limits;
+use crate::limits::Limits;
 
 #[derive(Debug, Default)]
 pub struct CrashBackoff {
     recent: VecDeque<Instant>,
-    not_before: Option<Instant>,
+    /// The end of the back-off.
+    pub not_before: Option<Instant>,
 }
 
 impl CrashBackoff {
@@ -38,10 +39,6 @@ impl CrashBackoff {
         {
             self.recent.pop_front();
         }
-    }
-
-    pub fn backoff_until(&self) -> Option<Instant> {
-        self.not_before
     }
 
     /// The time until the next start is allowed.

@@ -156,8 +156,8 @@ impl HomePermit {
         });
     }
 
-    /// Reports the failure to the starts that wait for this one, unless it is that of one session. Dropping this value ends
-    /// the start.
+    /// Reports the failure to the starts that wait for this one, unless the failure concerns one session only. Dropping
+    /// this value ends the start.
     pub(super) fn failed(&self, failure: &AgentFailure) {
         if failure.is_of_session() {
             return self.homes.changed.notify_waiters();
@@ -214,7 +214,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn starts_overlap_only_after_a_start_of_the_agent_has_succeeded() {
         let homes = Arc::new(Homes::default());
-        let (one, two, other) = (agent("one", "/a"), agent("two", "/a"), agent("one", "/b"));
+        let one = agent("one", "/a");
+        let two = agent("two", "/a");
+        let other = agent("one", "/b");
         let first = try_acquire_permit(&homes, &one, false)
             .await
             .expect("nothing else runs");
@@ -261,7 +263,8 @@ mod tests {
     #[tokio::test]
     async fn failed_first_start_fails_only_starts_that_waited_for_it() {
         let homes = Arc::new(Homes::default());
-        let (one, two) = (agent("one", "/a"), agent("two", "/a"));
+        let one = agent("one", "/a");
+        let two = agent("two", "/a");
         let first = homes
             .acquire(&one, &Tenant::default(), false)
             .await

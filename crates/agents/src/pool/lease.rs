@@ -37,7 +37,8 @@ pub struct Lease {
     process: Option<Process>,
     id: u64,
     pub(super) key: PoolKey,
-    recall: Arc<Notify>,
+    /// Notified when the holder should release the lease at once: it has been idle the longest and others wait.
+    pub recall: Arc<Notify>,
     pub(super) pool: Pool,
     pub(super) disposition: Disposition,
 }
@@ -117,17 +118,12 @@ impl Lease {
     pub fn report_activity(&self, activity: LeaseActivity) {
         self.update(|leased| {
             leased.idle_since = (activity == LeaseActivity::Idle).then(Instant::now);
-            // A holder that was busy at the last recall gets another one.
+            // If the holder was busy at the last recall, the pool must be able to recall the lease again.
             leased.releasing = activity == LeaseActivity::Releasing;
         });
         if activity == LeaseActivity::Idle {
             self.pool.advance(&self.key);
         }
-    }
-
-    /// Notified when the holder should release the lease at once: it has been idle the longest and others wait.
-    pub fn recall_signal(&self) -> Arc<Notify> {
-        Arc::clone(&self.recall)
     }
 
     pub fn release(mut self, disposition: Disposition) {

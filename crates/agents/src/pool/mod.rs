@@ -26,4 +26,4 @@ pub use sign_in::SignIn;
 pub use source::{AgentSource, AgentSources};
 pub use state::{Holder, Priority, RequestedSession};
 pub use stats::{PoolProcess, PoolStats};
-pub use wait_queue::{AcquireError, PendingLease, ShortLease, ShortLeaseError};
+pub use wait_queue::{AcquireError, PendingLease, RETRY_AFTER, ShortLease, ShortLeaseError};

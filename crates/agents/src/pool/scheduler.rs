@@ -12,8 +12,9 @@ use super::homes::{HomePermit, Homes};
 use super::source::AgentSource;
 use super::state::{AgentState, Grant, IdleProcess, PoolKey, SessionHistory, Start, Started, Step};
 use crate::agent::{AgentFailure, AgentSpec, Catalogue, FailedStart, Process, ProcessKey};
+use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{AgentName, Limits, PrincipalLimits, Tenant};
+use base::types::{AgentName, PrincipalLimits, Tenant};
 
 /// `REUSE_GRACE` is the time that child processes of a closed session have to end. When it expires, the
 /// gateway stops the agent's process instead of reusing it. `REUSE_INTERVAL` is the interval between two
@@ -126,6 +127,10 @@ impl Pool {
         }
     }
 
+    pub fn limits(&self) -> &Limits {
+        &self.inner.limits
+    }
+
     /// The limits of the principals that lease processes.
     pub fn principal_limits(&self) -> &PrincipalLimits {
         &self.inner.principals
@@ -232,7 +237,7 @@ impl Pool {
         }
     }
 
-    /// Ends a lease that nobody received, and stops its process.
+    /// Ends a lease that was not delivered to its waiter, and stops its process.
     fn revoke(&self, key: &PoolKey, agent: &mut AgentState, grant: Grant) {
         if let Some(leased) = agent.leases.remove(&grant.id)
             && let Some(process) = agent.put_back(grant.id, grant.process, leased, false)
@@ -270,7 +275,11 @@ impl Pool {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         loop {
             tokio::select! {
-                _ = tick.tick() => keys().iter().for_each(|key| self.advance(key)),
+                _ = tick.tick() => {
+                    for key in keys() {
+                        self.advance(&key);
+                    }
+                }
                 () = self.inner.shutdown.drain_started() => break,
             }
         }
@@ -304,10 +313,8 @@ impl Pool {
         let (spec, wait) = {
             let state = self.state();
             let agent = &state.pools[&pool];
-            (
-                Arc::clone(&agent.spec),
-                agent.learned.crashes.remaining_backoff(Instant::now()),
-            )
+            let wait = agent.learned.crashes.remaining_backoff(Instant::now());
+            (Arc::clone(&agent.spec), wait)
         };
         let start = async {
             if let Some(wait) = wait {

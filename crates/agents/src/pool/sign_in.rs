@@ -1,6 +1,7 @@
 //! Sign-ins in terminals. Each agent and tenant has one slot, which is offered and then opened once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -9,10 +10,14 @@ use uuid::Uuid;
 use super::lease::Lease;
 use super::scheduler::Pool;
 use super::state::{PoolKey, SignInSlot};
-use super::wait_queue::{AcquireError, RETRY_AFTER, ShortLeaseError};
+use super::wait_queue::{AcquireError, ShortLeaseError};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process, ProcessKey, Terminal};
 use base::types::{AgentName, Tenant};
+use children::PtySize;
 use wire::acp::auth::{self, AuthState, TerminalAuth};
+
+/// The lifetime of an unused offer, which a ticket opens.
+const OFFER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A running sign-in. Dropping it ends it.
 #[derive(Debug)]
@@ -45,14 +50,12 @@ impl Pool {
         id: Uuid,
         method: TerminalAuth,
     ) -> Result<(), AcquireError> {
-        let until = Instant::now() + self.inner.limits.ticket_unused_timeout;
+        let until = Instant::now() + OFFER_TIMEOUT;
         let mut state = self.state();
         let agent = state.configured(&PoolKey::new(&spec.name, tenant));
         let agent = agent.ok_or(AcquireError::NoSuchAgent)?;
         if let Some(SignInSlot::Open) = agent.sign_in.slot {
-            return Err(AcquireError::SignInInProgress {
-                retry_after: RETRY_AFTER,
-            });
+            return Err(AcquireError::SignInInProgress);
         }
         if Arc::ptr_eq(&agent.spec, spec) {
             agent.sign_in.slot = Some(SignInSlot::Offered { id, method, until });
@@ -75,7 +78,7 @@ impl Pool {
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
         id: Uuid,
-        size: (u16, u16),
+        size: PtySize,
     ) -> Result<Option<SignIn>, ShortLeaseError> {
         if self.inner.shutdown.is_draining() {
             return Err(AcquireError::Draining.into());
@@ -92,12 +95,7 @@ impl Pool {
             }
             match &mut agent.sign_in.slot {
                 Some(slot) if slot.is_offered(id) => std::mem::replace(slot, SignInSlot::Open),
-                Some(SignInSlot::Open) => {
-                    return Err(AcquireError::SignInInProgress {
-                        retry_after: RETRY_AFTER,
-                    }
-                    .into());
-                }
+                Some(SignInSlot::Open) => return Err(AcquireError::SignInInProgress.into()),
                 Some(SignInSlot::Offered { .. }) | None => return Ok(None),
             }
         };

@@ -6,14 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::agent::{
-    AgentFailure, AgentSpec, BoxFuture, Endpoint, FailedStart, IdleFolder, Launcher, MemberSource,
-    Process, ProcessKey, RemoteConnector, Terminal,
+    AgentFailure, AgentSpec, BoxFuture, Endpoint, FailedStart, IdleFolder, Launcher, Process,
+    ProcessKey, RemoteConnector, Terminal,
 };
 use base::types::{AppliedIsolation, Tenant};
+use children::PtySize;
 use wire::acp::auth::TerminalAuth;
 
 pub trait AgentSource: fmt::Debug + Send + Sync {
-    /// The isolation of processes of the entry. `None` if they run on another host.
+    /// The isolation of processes of the entry. `None` if they are not child processes of the gateway.
     fn isolation(&self, spec: &AgentSpec) -> Option<AppliedIsolation>;
 
     /// Creates the folder of a process that starts before its session. `None` if it needs none.
@@ -30,13 +31,13 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
         key: &'a ProcessKey,
     ) -> BoxFuture<'a, Result<Process, FailedStart>>;
 
-    /// Runs the agent's own sign-in command in a terminal. An error if the agent runs on another host.
+    /// Runs the agent's own sign-in command in a terminal. An error if the agent is not a child process of the gateway.
     fn sign_in<'a>(
         &'a self,
         spec: &'a Arc<AgentSpec>,
         tenant: &'a Tenant,
         method: &'a TerminalAuth,
-        size: (u16, u16),
+        size: PtySize,
     ) -> BoxFuture<'a, Result<Terminal, AgentFailure>>;
 }
 
@@ -44,13 +45,12 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
 pub struct AgentSources {
     pub launcher: Launcher,
     pub remote: RemoteConnector,
-    pub members: MemberSource,
 }
 
 impl AgentSource for AgentSources {
     fn isolation(&self, spec: &AgentSpec) -> Option<AppliedIsolation> {
-        let is_local = spec.endpoint.is_local();
-        is_local.then(|| self.launcher.applied_isolation(spec))
+        let is_child = spec.endpoint.is_child();
+        is_child.then(|| self.launcher.applied_isolation(spec))
     }
     fn create_idle_folder<'a>(
         &'a self,
@@ -58,7 +58,7 @@ impl AgentSource for AgentSources {
         tenant: &'a Tenant,
     ) -> BoxFuture<'a, Option<IdleFolder>> {
         Box::pin(async move {
-            if !spec.endpoint.is_local() {
+            if !spec.endpoint.is_child() {
                 return None;
             }
             self.launcher.create_idle_folder(spec, tenant).await
@@ -74,7 +74,7 @@ impl AgentSource for AgentSources {
                 Box::pin(self.launcher.launch(spec, key))
             }
             Endpoint::Remote(remote) => Box::pin(self.remote.connect(spec, key, remote)),
-            Endpoint::Member(_) => Box::pin(self.members.connect(spec, key)),
+            Endpoint::Member(_) => Box::pin(self.remote.connect_member(spec, key)),
         }
     }
     fn sign_in<'a>(
@@ -82,52 +82,14 @@ impl AgentSource for AgentSources {
         spec: &'a Arc<AgentSpec>,
         tenant: &'a Tenant,
         method: &'a TerminalAuth,
-        size: (u16, u16),
+        size: PtySize,
     ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
         Box::pin(async move {
-            if !spec.endpoint.is_local() {
+            if !spec.endpoint.is_child() {
                 let method = "a sign-in in a terminal: it runs on another host".to_owned();
                 return Err(AgentFailure::Unsupported { method });
             }
             self.launcher.run_sign_in(spec, tenant, method, size).await
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A launcher alone, for tests without agents on other hosts.
-    impl AgentSource for Launcher {
-        fn isolation(&self, spec: &AgentSpec) -> Option<AppliedIsolation> {
-            Some(self.applied_isolation(spec))
-        }
-
-        fn create_idle_folder<'a>(
-            &'a self,
-            spec: &'a AgentSpec,
-            tenant: &'a Tenant,
-        ) -> BoxFuture<'a, Option<IdleFolder>> {
-            Box::pin(self.create_idle_folder(spec, tenant))
-        }
-
-        fn connect<'a>(
-            &'a self,
-            spec: &'a Arc<AgentSpec>,
-            key: &'a ProcessKey,
-        ) -> BoxFuture<'a, Result<Process, FailedStart>> {
-            Box::pin(self.launch(spec, key))
-        }
-
-        fn sign_in<'a>(
-            &'a self,
-            spec: &'a Arc<AgentSpec>,
-            tenant: &'a Tenant,
-            method: &'a TerminalAuth,
-            size: (u16, u16),
-        ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
-            Box::pin(self.run_sign_in(spec, tenant, method, size))
-        }
     }
 }

@@ -10,10 +10,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::crashes::CrashBackoff;
-use crate::agent::{AgentFailure, AgentSpec, Connection, FormerChannel, Process, ProcessKey};
-use base::types::{
-    AgentName, Limits, Principal, PromptId, SessionId, Tenant, Timestamp, random_uuid,
-};
+use crate::agent::{AgentFailure, AgentSpec, Connection, EarlierChannel, Process, ProcessKey};
+use crate::limits::Limits;
+use base::types::{AgentName, Principal, PromptId, SessionId, Tenant, Timestamp, random_uuid};
 use wire::acp::auth::{AuthState, TerminalAuth};
 use wire::acp::{ClientCapabilities, InitializeResult};
 
@@ -48,7 +47,7 @@ pub struct RequestedSession {
     /// must end first.
     pub in_use: bool,
     /// The process of an earlier gateway process that has the session.
-    pub former: Option<Arc<FormerChannel>>,
+    pub earlier: Option<Arc<EarlierChannel>>,
 }
 
 pub(super) struct Waiter {
@@ -582,7 +581,8 @@ impl SessionHistory {
 
 #[derive(Clone, Default)]
 pub(super) struct SignInState {
-    /// The number of the last sign-in or sign-out. Processes of an earlier generation do not have it.
+    /// The number of the last sign-in or sign-out. Processes of an earlier generation started before it and do not use
+    /// it.
     pub(super) generation: u64,
     pub(super) state: AuthState,
     /// Params of the last successful sign-in, sent to new processes.

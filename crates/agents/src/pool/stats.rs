@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::scheduler::Pool;
 use super::state::{ActiveLease, AgentState, Holder, PoolKey};
 use crate::agent::{AgentSpec, Connection};
-use base::types::{AgentName, AppliedIsolation, ProcessState, Tenant};
+use base::types::{AgentName, AppliedIsolation, Tenant};
+use events::api::ProcessState;
 use wire::acp::InitializeResult;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct PoolStats {
     pub keeps_sessions_locked: bool,
     /// The error of the last start, if it failed.
     pub start_error: Option<Arc<str>>,
-    /// `None` if the agent runs on another host.
+    /// `None` if the agent is not a child process of the gateway.
     pub isolation: Option<AppliedIsolation>,
 }
 
@@ -72,7 +73,6 @@ impl Pool {
 #[derive(Debug, Clone)]
 pub struct PoolProcess {
     pub id: Uuid,
-    /// The entry with which the process started.
     pub spec: Arc<AgentSpec>,
     pub state: ProcessState,
     /// The time since the gateway started the process, or continued with it.

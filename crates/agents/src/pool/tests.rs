@@ -8,10 +8,12 @@ use crate::agent::{
     AgentFailure, AgentSpec, BoxFuture, Catalogue, FailedStart, IdleFolder, Process, ProcessKey,
     Terminal,
 };
+use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{
-    AgentName, AppliedIsolation, Ids, Isolation, Limits, Principal, PrincipalLimits, Scopes, Tenant,
+    AgentName, AppliedIsolation, Ids, Isolation, Principal, PrincipalLimits, Scopes, Tenant,
 };
+use children::PtySize;
 use wire::acp::ClientCapabilities;
 use wire::acp::auth::{AuthState, TerminalAuth};
 
@@ -55,7 +57,7 @@ impl AgentSource for MemorySource {
         _spec: &'a Arc<AgentSpec>,
         _tenant: &'a Tenant,
         _method: &'a TerminalAuth,
-        _size: (u16, u16),
+        _size: PtySize,
     ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
         Box::pin(async {
             Err(AgentFailure::Unsupported {
@@ -94,12 +96,10 @@ fn pool(max_size: usize) -> (Pool, MemorySource, Arc<AgentSpec>) {
     spec.settings.isolation = Isolation::Off;
     let catalogue = Catalogue::new([spec]);
     let spec = Arc::clone(catalogue.agent(&name()).unwrap());
-    let (source, limits, shutdown) = (
-        MemorySource::default(),
-        Arc::new(Limits::default()),
-        Shutdown::new(),
-    );
-    let principals = PrincipalLimits::new(&limits);
+    let source = MemorySource::default();
+    let limits = Arc::new(Limits::default());
+    let shutdown = Shutdown::new();
+    let principals = PrincipalLimits::default();
     (
         Pool::new(&catalogue, source.clone(), limits, principals, &shutdown),
         source,
@@ -134,7 +134,8 @@ fn live(pool: &Pool, by: &Principal) -> usize {
 #[tokio::test]
 async fn idle_process_serves_only_requests_with_its_key_and_principal() {
     let (pool, source, _) = pool(9);
-    let (alice, bob) = (principal("default", "alice"), principal("default", "bob"));
+    let alice = principal("default", "alice");
+    let bob = principal("default", "bob");
     lease(&pool, &alice, false)
         .await
         .release(Disposition::Reuse);
@@ -156,7 +157,8 @@ async fn idle_process_serves_only_requests_with_its_key_and_principal() {
 #[tokio::test]
 async fn tenants_share_no_pool() {
     let (pool, source, spec) = pool(1);
-    let (ours, theirs) = (principal("default", "alice"), principal("other", "alice"));
+    let ours = principal("default", "alice");
+    let theirs = principal("other", "alice");
     let held = lease(&pool, &ours, false).await;
     held.record_auth(true);
     assert_eq!((live(&pool, &ours), live(&pool, &theirs)), (1, 0));

@@ -17,7 +17,7 @@ use wire::acp::auth::AuthState;
 use wire::acp::{AcpVersion, ClientCapabilities, InitializeResult};
 
 /// The suggested delay before the next attempt to enqueue.
-pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
+pub const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Why the pool cannot provide a process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,15 +25,15 @@ pub enum AcquireError {
     #[error("no agent of that name is configured")]
     NoSuchAgent,
     #[error("the wait queue of this agent is full (limit {max}); retry later")]
-    QueueFull { max: usize, retry_after: Duration },
+    QueueFull { max: usize },
     #[error("all processes of this agent are busy; retry later")]
-    Busy { retry_after: Duration },
+    Busy,
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     #[error("the agent failed to start too often; retry after the back-off")]
     BreakerOpen { retry_after: Duration },
     #[error("another sign-in to this agent is in progress")]
-    SignInInProgress { retry_after: Duration },
+    SignInInProgress,
     #[error("the gateway is shutting down")]
     Draining,
 }
@@ -101,10 +101,7 @@ impl Pool {
             pool.queue.retain(|waiter| !waiter.reply.is_closed());
             let max = self.inner.limits.max_queue_places;
             if pool.queue.len() >= max {
-                return Err(AcquireError::QueueFull {
-                    max,
-                    retry_after: RETRY_AFTER,
-                });
+                return Err(AcquireError::QueueFull { max });
             }
             let limits = self.principal_limits().effective(principal);
             let queued = pool.queue.iter();
@@ -120,7 +117,7 @@ impl Pool {
             let restore = restore.map(|requested| Arc::clone(&requested.session));
             let channel = requested
                 .as_ref()
-                .and_then(|requested| requested.former.clone());
+                .and_then(|requested| requested.earlier.clone());
             let tenant = principal.tenant.clone();
             let key = ProcessKey::new(&pool.spec, tenant, offer, folders, restore);
             pool.queue.push_back(Waiter {
@@ -174,10 +171,7 @@ impl Pool {
             }
             // A starting process justifies a longer wait than a busy one.
             if !self.is_starting(&spec.name, &principal.tenant) || Instant::now() >= end {
-                return Err(AcquireError::Busy {
-                    retry_after: RETRY_AFTER,
-                }
-                .into());
+                return Err(AcquireError::Busy.into());
             }
         }
     }

@@ -36,7 +36,8 @@ async fn wait_for_tasks_returns_false_after_the_limit() {
 async fn wait_for_tasks_includes_tasks_of_blocking_work() {
     let shutdown = Shutdown::new();
     let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
-    let (begins, ended) = (shutdown.clone(), CancellationToken::new());
+    let begins = shutdown.clone();
+    let ended = CancellationToken::new();
     let ends = ended.clone();
     drop(shutdown.spawn_blocking(move || {
         assert!(

@@ -2,20 +2,22 @@
 //!
 //! The format is human-readable on a terminal and one JSON object a line elsewhere (`format`).
 
-mod bounded_file;
 mod format;
-mod panics;
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd as _;
+use std::panic::PanicHookInfo;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::JsonFields;
 
-use bounded_file::BoundedFile;
 use format::{JsonRecords, TextFields};
 
 const DEFAULT_FILTER: &str = "info";
@@ -66,12 +68,12 @@ enum Format {
 
 /// Initializes logging for this process, also for panics. `filter` has the format of `RUST_LOG`; the default is `info`.
 pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
-    let format = if std::io::stderr().is_terminal() {
+    let format = if io::stderr().is_terminal() {
         Format::Terminal
     } else {
         Format::Json
     };
-    install(filter, format, std::io::stderr)
+    install(filter, format, io::stderr)
 }
 
 /// The same, if stderr is a file that no other program bounds. The file must be open for appending. It is emptied when it
@@ -88,7 +90,8 @@ where
     let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), format, writer)?;
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| TelemetryError::AlreadyStarted(error.into()))?;
-    panics::install_hook();
+    // The panic itself continues as before.
+    std::panic::set_hook(Box::new(log_panic));
     Ok(())
 }
 
@@ -117,4 +120,78 @@ where
             Box::new(log.event_format(records).finish())
         }
     })
+}
+
+/// Logs a panic as a record of the configured format.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("the panic has no text");
+    let thread = std::thread::current();
+    // `RUST_BACKTRACE` enables it.
+    let backtrace = Backtrace::capture();
+    let is_captured = backtrace.status() == BacktraceStatus::Captured;
+    tracing::error!(
+        location = panic.location().map(tracing::field::display),
+        thread = thread.name(),
+        backtrace = is_captured.then(|| tracing::field::display(&backtrace)),
+        "panicked: {message}"
+    );
+}
+
+/// A file above this size is emptied.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// A file that is open for appending, so that an empty file begins again at its start.
+#[derive(Debug)]
+struct BoundedFile {
+    file: File,
+    bytes: AtomicU64,
+    max: u64,
+}
+
+impl BoundedFile {
+    fn stderr() -> io::Result<Self> {
+        let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        Self::new(file, MAX_BYTES)
+    }
+
+    fn new(file: File, max: u64) -> io::Result<Self> {
+        let bytes = AtomicU64::new(file.metadata()?.len());
+        Ok(Self { file, bytes, max })
+    }
+}
+
+impl Write for &BoundedFile {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        let size = record.len() as u64;
+        if self.bytes.fetch_add(size, Ordering::Relaxed) + size > self.max {
+            self.file.set_len(0)?;
+            self.bytes.store(size, Ordering::Relaxed);
+        }
+        (&self.file).write(record)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&self.file).flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_above_its_limit_is_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "first\n").unwrap();
+        let file = File::options().append(true).open(&path).unwrap();
+        let bounded = BoundedFile::new(file, 16).unwrap();
+        let size = |record: &str| {
+            (&bounded).write_all(record.as_bytes()).unwrap();
+            std::fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(size("second\n"), "first\nsecond\n");
+        assert_eq!(size("third\n"), "third\n");
+        assert_eq!(size("fourth\n"), "third\nfourth\n");
+    }
 }

@@ -14,7 +14,6 @@ use uuid::Uuid;
 
 use super::cursor::Epoch;
 use super::ids::SessionId;
-use super::limits::Limits;
 
 /// Milliseconds since 1970-01-01T00:00:00Z. The text form is RFC 3339 in UTC with milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
@@ -33,6 +32,12 @@ impl Timestamp {
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(millis(span)))
+    }
+
+    /// The time since another time; zero if that time is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        let millis = self.0.saturating_sub(earlier.0);
+        Duration::from_millis(u64::try_from(millis).unwrap_or_default())
     }
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
@@ -96,13 +101,42 @@ impl Clock for SystemClock {
     }
 }
 
+/// Calls a macro with the table of limits: see `base::declare_limits`.
+#[macro_export]
+macro_rules! clock_limits {
+    ($($consumer:tt)+) => {
+        $($consumer)+! {
+            clock: ClockLimits {
+                ["testing"] {
+                    /// The step of the wall clock that counts as a jump. Nothing expires by age until the jump has
+                    /// persisted for `clock_settle_timeout`.
+                    clock_jump_threshold: Duration = Duration::from_hours(1), time;
+                    clock_settle_timeout: Duration = Duration::from_hours(24), time_or_zero;
+                }
+            }
+        }
+    };
+}
+clock_limits!(crate::declare_limits);
+
 /// The source of new ids, keys and epochs.
 #[derive(Debug, Clone)]
-pub struct Ids(Arc<dyn Clock>);
+pub struct Ids {
+    clock: Arc<dyn Clock>,
+    limits: ClockLimits,
+}
 
 impl Ids {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self(clock)
+        Self {
+            clock,
+            limits: ClockLimits::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn with_limits(self, limits: ClockLimits) -> Self {
+        Self { limits, ..self }
     }
 
     pub fn system() -> Self {
@@ -110,12 +144,12 @@ impl Ids {
     }
 
     pub fn now(&self) -> Timestamp {
-        self.0.now()
+        self.clock.now()
     }
 
     /// A monotonic time, for comparison with [`now`](Self::now).
     pub fn monotonic(&self) -> Instant {
-        self.0.monotonic()
+        self.clock.monotonic()
     }
 
     pub fn session(&self) -> SessionId {
@@ -125,7 +159,7 @@ impl Ids {
     /// A new UUID v7, for sessions and for `X-Request-Id`.
     pub fn uuid(&self) -> Uuid {
         let random: [u8; 10] = random();
-        let millis = u64::try_from(self.0.now().as_millis()).unwrap_or_default();
+        let millis = u64::try_from(self.now().as_millis()).unwrap_or_default();
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
     }
 
@@ -183,18 +217,14 @@ struct Jump {
 }
 
 impl Expiry {
-    pub fn new(ids: Ids, limits: &Limits) -> Self {
-        Self::starting_from(ids, limits, None)
-    }
-
-    /// Continues from the last time that an earlier process recorded. If the clock differs much from that
+    /// Continues from `last`, the last time that an earlier process recorded. If the clock differs much from that
     /// time, the gateway was stopped for long or the clock jumped. The two cases cannot be distinguished, so
     /// the difference counts as a jump.
-    pub fn starting_from(ids: Ids, limits: &Limits, last: Option<Timestamp>) -> Self {
+    pub fn new(ids: Ids, last: Option<Timestamp>) -> Self {
         let wall = ids.now().as_millis();
         let at = ids.monotonic();
-        let jump_threshold = limits.clock_jump_threshold;
-        let settle_time = limits.clock_settle_timeout;
+        let jump_threshold = ids.limits.clock_jump_threshold;
+        let settle_time = ids.limits.clock_settle_timeout;
         let mut seen = ClockState {
             last_wall: wall,
             last_monotonic: at,
@@ -360,7 +390,7 @@ mod expiry_tests {
             let ids = Ids::new(hand.clone());
             Self {
                 clock: hand,
-                expiry: Expiry::starting_from(ids, &Limits::default(), last),
+                expiry: Expiry::new(ids, last),
             }
         }
 
@@ -388,7 +418,8 @@ mod expiry_tests {
         let house = Fixture::new(None);
         for by in [5 * HOUR, YEARS] {
             for sign in [1, -1] {
-                let (began, by) = (house.now(), millis(by) * sign);
+                let began = house.now();
+                let by = millis(by) * sign;
                 house.shift_wall_clock(by);
                 let (least, most) = house.now();
                 assert_eq!((least, most), (began.0 + by.min(0), began.1 + by.max(0)));
@@ -491,7 +522,8 @@ mod expiry_tests {
     #[tokio::test(start_paused = true)]
     async fn frequent_jumps_are_merged_and_accepted() {
         let house = Fixture::new(None);
-        let (mut passed, step) = (Duration::ZERO, Duration::from_mins(5));
+        let mut passed = Duration::ZERO;
+        let step = Duration::from_mins(5);
         for _ in 0..1000 {
             house.advance(step).await;
             house.shift_wall_clock(millis(2 * HOUR));

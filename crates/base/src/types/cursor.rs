@@ -10,8 +10,8 @@ use super::ids::{IdError, SessionId};
 
 /// A short token of a history. It changes only if the history may differ from the events that a client has seen.
 ///
-/// The store has a random one, which is that of positions. The token in the ids of a session's events is derived from it, so
-/// that the id of another session is no position of this one.
+/// Each store has a random epoch, which its positions contain. Each session has an epoch that is derived from the
+/// store's epoch, so that an event id of another session is not a valid cursor of this session.
 #[derive(Clone, PartialEq, Eq, Hash, derive_more::Display)]
 pub struct Epoch(Arc<str>);
 

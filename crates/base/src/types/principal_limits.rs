@@ -10,75 +10,92 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::process::abort;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use super::limits::Limits;
 use super::principal::{Principal, PrincipalKey};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PrincipalLimit {
+/// Calls a macro with the table of limits: see `base::declare_limits`.
+///
+/// A backend with one key is one principal, so the defaults suit a backend with 500 users.
+#[macro_export]
+macro_rules! principal_limits {
+    ($($consumer:tt)+) => {
+        $($consumer)+! {
+            per_key: PrincipalDefaults {
+                ["limits.per_key"] {
+                    /// The number of requests in a minute. Further requests fail with 429.
+                    max_requests_per_minute: u32 = 60_000, count;
+                    /// The number of prompts in a minute. Further prompts fail with 429.
+                    max_prompts_per_minute: u32 = 6000, count;
+                    /// The number of open event streams and held responses. Further requests fail with 429.
+                    max_streams: usize = 2000, count;
+                    /// The number of sessions that have a process or wait for one. Further requests fail with 429.
+                    max_live_sessions: usize = 2000, count;
+                    /// The number of prompts and calls that wait for a process of one agent. Further ones fail with
+                    /// 429.
+                    max_queued_prompts: usize = 2000, count;
+                    /// The size of the tasks that wait for a process. Further tasks fail with 429.
+                    max_queued_task_bytes: usize = 64 << 20, size;
+                    /// The number of members of the fleet. A further member replaces one that is disconnected, or is
+                    /// rejected.
+                    max_fleet_members: usize = 16, count;
+                }
+            }
+        }
+    };
+}
+principal_limits!(crate::declare_limits);
+
+/// Declares the limits. A row has the field of [`PrincipalDefaults`], the unit of a limit on concurrent objects (`None` for a
+/// limit per minute), and the message for a rejected request.
+macro_rules! principal_limit {
+    ($($(#[doc = $doc:literal])* $limit:ident: $field:ident, $unit:expr, $message:literal;)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum PrincipalLimit {
+            $($(#[doc = $doc])* $limit,)+
+        }
+
+        impl PrincipalLimit {
+            const ALL: [Self; 7] = [$(Self::$limit),+];
+
+            const fn row(self) -> (&'static str, Option<&'static str>, &'static str) {
+                match self {
+                    $(Self::$limit => (stringify!($field), $unit, $message),)+
+                }
+            }
+        }
+
+        fn defaults(limits: &PrincipalDefaults) -> Defaults {
+            fn whole(count: impl TryInto<u32>) -> u32 {
+                count.try_into().unwrap_or(u32::MAX)
+            }
+            [$(whole(limits.$field)),+]
+        }
+    };
+}
+
+type Defaults = [u32; 7];
+
+principal_limit! {
     /// Requests per minute.
-    Requests,
+    Requests: max_requests_per_minute, None, "too many requests";
     /// Prompts per minute.
-    Prompts,
+    Prompts: max_prompts_per_minute, None, "too many prompts";
     /// Concurrent streams and held responses.
-    Streams,
+    Streams: max_streams, Some("concurrent-requests"), "too many open streams";
     /// Sessions that have a process or wait for one.
-    LiveSessions,
+    LiveSessions: max_live_sessions, Some("sessions"), "too many live sessions; close or delete one";
     /// Prompts and other calls that wait for a process of one agent.
-    QueuedPrompts,
+    QueuedPrompts: max_queued_prompts, Some("prompts"), "too many prompts wait for a process of this agent";
     /// The bytes of tasks that wait for a process.
-    QueuedTaskBytes,
-    Members,
+    QueuedTaskBytes: max_queued_task_bytes, Some("content-bytes"), "too many bytes of queued tasks";
+    Members: max_fleet_members, Some("members"), "too many members of the fleet";
 }
 
 impl PrincipalLimit {
-    pub const ALL: [Self; 7] = [
-        Self::Requests,
-        Self::Prompts,
-        Self::Streams,
-        Self::LiveSessions,
-        Self::QueuedPrompts,
-        Self::QueuedTaskBytes,
-        Self::Members,
-    ];
-
-    /// The key in `[limits.per_key]`, the unit of a limit on concurrent objects (`None` for a limit per minute),
-    /// and the message for a rejected request.
-    const fn row(self) -> (&'static str, Option<&'static str>, &'static str) {
-        match self {
-            Self::Requests => ("max_requests_per_minute", None, "too many requests"),
-            Self::Prompts => ("max_prompts_per_minute", None, "too many prompts"),
-            Self::Streams => (
-                "max_streams",
-                Some("concurrent-requests"),
-                "too many open streams",
-            ),
-            Self::LiveSessions => (
-                "max_live_sessions",
-                Some("sessions"),
-                "too many live sessions; close or delete one",
-            ),
-            Self::QueuedPrompts => (
-                "max_queued_prompts",
-                Some("prompts"),
-                "too many prompts wait for a process of this agent",
-            ),
-            Self::QueuedTaskBytes => (
-                "max_queued_task_bytes",
-                Some("content-bytes"),
-                "too many bytes of queued tasks",
-            ),
-            Self::Members => (
-                "max_fleet_members",
-                Some("members"),
-                "too many members of the fleet",
-            ),
-        }
-    }
-
     /// The key in `[limits.per_key]`, which is also the name of the quota policy.
     pub const fn key(self) -> &'static str {
         self.row().0
@@ -90,31 +107,12 @@ impl PrincipalLimit {
     }
 }
 
-type Defaults = [u32; 7];
-
-fn defaults(limits: &Limits) -> Defaults {
-    let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    PrincipalLimit::ALL.map(|limit| match limit {
-        PrincipalLimit::Requests => limits.max_requests_per_minute,
-        PrincipalLimit::Prompts => limits.max_prompts_per_minute,
-        PrincipalLimit::Streams => whole(limits.max_streams),
-        PrincipalLimit::LiveSessions => whole(limits.max_live_sessions),
-        PrincipalLimit::QueuedPrompts => whole(limits.max_queued_prompts),
-        PrincipalLimit::QueuedTaskBytes => whole(limits.max_queued_task_bytes),
-        PrincipalLimit::Members => whole(limits.max_fleet_members),
-    })
-}
-
-impl Limits {
-    /// Copies the limits of principals from `next`. A reload can change these limits while the gateway runs.
-    pub fn copy_principal_limits(&mut self, next: &Self) {
-        self.max_requests_per_minute = next.max_requests_per_minute;
-        self.max_prompts_per_minute = next.max_prompts_per_minute;
-        self.max_streams = next.max_streams;
-        self.max_live_sessions = next.max_live_sessions;
-        self.max_queued_prompts = next.max_queued_prompts;
-        self.max_queued_task_bytes = next.max_queued_task_bytes;
-        self.max_fleet_members = next.max_fleet_members;
+/// The address under which limits count a client. An IPv6 subscriber has a /64 network, so the network counts as
+/// one address.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 
@@ -211,7 +209,8 @@ impl LimitExceeded {
 
     /// The value of the `RateLimit-Policy` header: one quota policy.
     pub fn policy(&self) -> String {
-        let (name, max) = (self.limit.key(), self.max);
+        let name = self.limit.key();
+        let max = self.max;
         match self.limit.row().1 {
             Some(unit) => format!("\"{name}\";q={max};qu=\"{unit}\""),
             None => format!("\"{name}\";q={max};w=60"),
@@ -249,8 +248,14 @@ struct Inner {
     key_limits: HashMap<PrincipalKey, KeyLimits>,
 }
 
+impl Default for PrincipalLimits {
+    fn default() -> Self {
+        Self::new(&PrincipalDefaults::default())
+    }
+}
+
 impl PrincipalLimits {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &PrincipalDefaults) -> Self {
         let inner = Inner {
             defaults: defaults(limits),
             key_limits: HashMap::new(),
@@ -271,7 +276,7 @@ impl PrincipalLimits {
         }
     }
 
-    pub fn set_defaults(&self, limits: &Limits) -> bool {
+    pub fn set_defaults(&self, limits: &PrincipalDefaults) -> bool {
         let next = defaults(limits);
         std::mem::replace(&mut self.write().defaults, next) != next
     }
@@ -307,9 +312,9 @@ mod tests {
 
     #[test]
     fn key_limits_override_defaults_for_one_principal() {
-        let limits = PrincipalLimits::new(&Limits {
+        let limits = PrincipalLimits::new(&PrincipalDefaults {
             max_streams: 5,
-            ..Limits::default()
+            ..PrincipalDefaults::default()
         });
         let of_alice = KeyLimits::default().with(&[(PrincipalLimit::Streams, Some(1))]);
         limits.set_key_limits(HashMap::from([(
@@ -322,9 +327,9 @@ mod tests {
                 .get(PrincipalLimit::Streams)
         };
         assert_eq!((streams("alice"), streams("bob")), (1, 5));
-        assert!(limits.set_defaults(&Limits {
+        assert!(limits.set_defaults(&PrincipalDefaults {
             max_streams: 9,
-            ..Limits::default()
+            ..PrincipalDefaults::default()
         }));
         assert_eq!((streams("alice"), streams("bob")), (1, 9));
         let exceeded = |id: &str| {
@@ -332,7 +337,8 @@ mod tests {
                 .effective(&principal(id))
                 .exceeded(PrincipalLimit::Streams, Duration::from_millis(1200))
         };
-        let (own, common) = (exceeded("alice"), exceeded("bob"));
+        let own = exceeded("alice");
+        let common = exceeded("bob");
         assert_eq!(
             own.to_string(),
             "too many open streams (limit 1, set with the key: `key update --max-streams`)"

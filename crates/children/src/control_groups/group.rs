@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use base::types::ResourceLimits;
+use crate::spec::ResourceLimits;
 
 /// The file that lists the processes of a group. A write moves a process to the group.
 pub(super) const PROCESSES: &str = "cgroup.procs";

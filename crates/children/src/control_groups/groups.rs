@@ -12,9 +12,9 @@ use rustix::process::getpid;
 use serde::{Deserialize, Serialize};
 
 use super::group::{CHILD_CONTROLLERS, ChildGroup, Group, MEMORY, PIDS, PROCESSES};
-use crate::mount_table::{Mount, MountTable};
+use crate::mount_table::{Mount, MountTable, join};
 use crate::procfs;
-use base::types::ResourceLimits;
+use crate::spec::ResourceLimits;
 
 const CONTROLLERS: [&str; 2] = [PIDS, MEMORY];
 
@@ -307,12 +307,7 @@ fn shown_by(mount: &Mount, path: &Path) -> Option<PathBuf> {
         return None;
     }
     let below = path.strip_prefix(&mount.root).ok()?;
-    // `join` with an empty path would add a separator.
-    if below.as_os_str().is_empty() {
-        Some(mount.point.clone())
-    } else {
-        Some(mount.point.join(below))
-    }
+    Some(join(&mount.point, below))
 }
 
 /// A group, distinguished from every other one that had or will have its path.
@@ -353,7 +348,7 @@ pub fn sweep(record: &Path, limit: Duration) -> io::Result<bool> {
         Err(error) => return Err(error),
     };
     let mut had_processes = false;
-    // A file that is no valid identity was truncated and names no group.
+    // A file without a valid identity was truncated, so there is no group to remove.
     if let Ok(named) = serde_json::from_slice::<Identity>(&text)
         && Identity::of(&named.folder).is_ok_and(|current| current == named)
     {
@@ -441,7 +436,8 @@ mod record_tests {
     #[test]
     fn group_of_another_boot_or_with_another_inode_is_kept() {
         let parent = tempfile::tempdir().unwrap();
-        let (group, record) = (scripted(parent.path()), parent.path().join("record"));
+        let group = scripted(parent.path());
+        let record = parent.path().join("record");
         write_record(&record, &group).unwrap();
         let named: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
         for (member, wrong) in [
@@ -463,7 +459,8 @@ mod record_tests {
     #[test]
     fn group_with_this_process_is_not_killed() {
         let parent = tempfile::tempdir().unwrap();
-        let (group, record) = (scripted(parent.path()), parent.path().join("record"));
+        let group = scripted(parent.path());
+        let record = parent.path().join("record");
         fs::write(
             group.folder().join("cgroup.procs"),
             format!("1\n{}\n", getpid().as_raw_pid()),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::geteuid;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use base::types::Mechanism;
@@ -21,7 +22,6 @@ pub(crate) struct Confinement {
     pub(crate) mechanism: Mechanism,
     /// The mechanism does not apply a part of the level.
     pub(crate) is_partial: bool,
-    /// Folders that the child cannot see.
     pub(crate) hidden: Vec<PathBuf>,
     /// The folders of the gateway among them. The child sees no part of them at another path either.
     pub(crate) own: Vec<PathBuf>,
@@ -61,6 +61,15 @@ pub(crate) struct Readable {
     pub(crate) real: PathBuf,
 }
 
+/// The mechanism in events and in the API: a partial confinement is reported as [`Mechanism::Partial`].
+pub(super) const fn reported(mechanism: Mechanism, is_partial: bool) -> Mechanism {
+    if is_partial {
+        Mechanism::Partial
+    } else {
+        mechanism
+    }
+}
+
 impl Confinement {
     pub(crate) fn rename_folder(&mut self, from: &Path, to: &Path) {
         let folders = self.visible.iter_mut().chain(&mut self.writable);
@@ -70,11 +79,7 @@ impl Confinement {
     }
 
     pub(crate) fn reported(&self) -> Mechanism {
-        if self.is_partial {
-            Mechanism::Partial
-        } else {
-            self.mechanism
-        }
+        reported(self.mechanism, self.is_partial)
     }
 
     pub(crate) fn child_is_root(&self) -> bool {
@@ -93,20 +98,22 @@ impl Confinement {
         confinement.env.extend(added);
         confinement
     }
-    /// Writes the instructions to an anonymous file, so that they appear in no list of processes.
-    pub(crate) fn write(&self) -> io::Result<OwnedFd> {
-        let mut file = File::from(memfd_create("confinement", MemfdFlags::CLOEXEC)?);
-        file.write_all(&serde_json::to_vec(self)?)?;
-        Ok(file.into())
-    }
+}
 
-    /// Reads the file from its start: several stages share one offset.
-    pub(crate) fn read(file: OwnedFd) -> io::Result<Self> {
-        let file = File::from(file);
-        let mut text = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
-        file.read_exact_at(&mut text, 0)?;
-        Ok(serde_json::from_slice(&text)?)
-    }
+/// Writes instructions for a supervisor to an anonymous file. Therefore they appear in no list of processes and need no
+/// space in a socket buffer.
+pub(crate) fn write_instructions(instructions: &impl Serialize) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("instructions", MemfdFlags::CLOEXEC)?);
+    file.write_all(&serde_json::to_vec(instructions)?)?;
+    Ok(file.into())
+}
+
+/// Reads the file from its start: several stages share one offset.
+pub(crate) fn read_instructions<T: DeserializeOwned>(file: OwnedFd) -> io::Result<T> {
+    let file = File::from(file);
+    let mut text = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
+    file.read_exact_at(&mut text, 0)?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 /// The shared folders for temporary files. The child's own folder replaces them.

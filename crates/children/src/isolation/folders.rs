@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
-use crate::{SpawnError, report};
+use crate::SpawnError;
+use crate::report::{self, Report};
 use base::types::FolderError;
 
 /// The supervisor mounts a folder in less than a millisecond.
@@ -20,10 +21,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const GRANTED_LINE: &str = "granted\n";
 
 pub(crate) fn error_line(error: &io::Error) -> String {
-    if let Some(error) = FolderError::inside(error) {
-        return report::folder_line(error);
+    match FolderError::inside(error) {
+        Some(folder) => Report::Folder(folder.clone()).to_string(),
+        None => format!("{}\n", error.to_string().replace('\n', " ")),
     }
-    format!("{}\n", error.to_string().replace('\n', " "))
 }
 
 /// A request to the supervisor, one line of JSON.

@@ -11,17 +11,19 @@
 
 mod confinement;
 mod folders;
+mod policy;
 mod probe;
 mod sandbox;
 mod users;
 
 pub(super) use confinement::{
-    Access, AccessModel, Confinement, Readable, replaced_folders, shared_folders, shared_memory,
-    temporary_folders,
+    Access, AccessModel, Confinement, Readable, read_instructions, replaced_folders,
+    shared_folders, shared_memory, temporary_folders, write_instructions,
 };
 pub use folders::FolderGrants;
 pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};
+pub use policy::{IsolationPolicy, UserRange, UserRangeError};
 pub(super) use sandbox::TemporaryFolder;
 pub use sandbox::{PACKAGE_FILE, Sandbox};
-pub(super) use users::give;
 pub use users::{AgentUsers, UserError, UsersError};
+pub(super) use users::{give, ids};

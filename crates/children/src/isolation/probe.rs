@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
-use base::types::{Mechanism, UserRange};
+use super::policy::UserRange;
+use base::types::Mechanism;
 
 /// The longest run of one attempt. Starts of agents wait for the probe.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,14 +31,6 @@ pub(super) struct Probed {
 }
 
 impl Probed {
-    pub(super) fn reported(&self) -> Mechanism {
-        if self.is_partial {
-            Mechanism::Partial
-        } else {
-            self.mechanism
-        }
-    }
-
     /// The mechanism works, but does not apply a part of the levels.
     pub(super) fn limit(&mut self, shortcoming: &str) {
         self.is_partial = true;

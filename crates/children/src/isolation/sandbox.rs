@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::confinement::{Confinement, ProcessLimits, Readable, shared_folders};
+use super::confinement::{Confinement, ProcessLimits, Readable, reported, shared_folders};
+use super::policy::IsolationPolicy;
 use super::probe::{self, Probed};
 use super::users::{self, AgentUsers, UserError};
 use crate::SpawnError;
 use crate::mount_table::MountTable;
 use crate::spec::ChildSpec;
-use base::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
+use base::types::{AppliedIsolation, Isolation, Mechanism};
 
 /// Homes of users, and the sockets of system services: a service manager would start programs without isolation.
 const SYSTEM_HIDDEN: [&str; 3] = ["/home", "/root", "/run"];
@@ -42,7 +43,9 @@ pub(crate) struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
     fn create(parent: &Path, user: Option<u32>) -> io::Result<Self> {
-        let path = parent.join(format!("{:016x}", random_number()?));
+        // Distinguishes the folder from those of other children.
+        let number = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+        let path = parent.join(format!("{number:016x}"));
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&path)?;
         let folder = Self(path.canonicalize()?);
@@ -52,11 +55,6 @@ impl TemporaryFolder {
         }
         Ok(folder)
     }
-}
-
-/// Distinguishes the folder from those of other children.
-fn random_number() -> io::Result<u64> {
-    getrandom::u64().map_err(|error| io::Error::other(error.to_string()))
 }
 
 impl Drop for TemporaryFolder {
@@ -78,7 +76,7 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Adds the rights that the removal needs. The child has ended, so no folder changes to a link meanwhile.
+/// Adds the permissions that the removal needs. The child has ended, so it cannot replace a folder with a link.
 fn make_accessible(folder: &Path) -> io::Result<()> {
     std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
     for entry in std::fs::read_dir(folder)? {
@@ -186,27 +184,25 @@ impl Sandbox {
     /// The socket of a service that would start programs outside of a child's isolation, and that the mechanism cannot
     /// close.
     fn open_service(&self) -> Option<PathBuf> {
-        if self.probed.reported() != Mechanism::Landlock || !self.probed.leaves_sockets_open {
+        if self.probed.is_partial
+            || self.probed.mechanism != Mechanism::Landlock
+            || !self.probed.leaves_sockets_open
+        {
             return None;
         }
         probe::first_reachable(self.home.as_deref(), self.policy.run_as.is_some())
     }
 
     pub fn applied(&self, level: Isolation) -> AppliedIsolation {
-        let mechanism = if self.is_partial(level) {
-            Mechanism::Partial
-        } else {
-            self.mechanism(level)
-        };
         AppliedIsolation {
             level,
-            mechanism,
+            mechanism: reported(self.mechanism(level), self.is_partial(level)),
             ..AppliedIsolation::default()
         }
     }
 
     /// The means that applies a level, also if it does so partially.
-    fn mechanism(&self, level: Isolation) -> Mechanism {
+    pub fn mechanism(&self, level: Isolation) -> Mechanism {
         match level {
             Isolation::Off => Mechanism::None,
             Isolation::Strict => Mechanism::Command,
@@ -221,16 +217,6 @@ impl Sandbox {
     /// What the machine lacks for the best mechanism, for the log.
     pub fn shortcoming(&self) -> Option<&str> {
         self.probed.shortcoming.as_deref()
-    }
-
-    /// Whether a running process can get the folders of its session.
-    pub fn grants_folders_later(&self, level: Isolation) -> bool {
-        self.mechanism(level) == Mechanism::Namespaces
-    }
-
-    /// Whether the sandbox of an agent at this level cannot mount file systems.
-    pub fn forbids_mounts(&self, level: Isolation) -> bool {
-        self.mechanism(level) == Mechanism::Landlock
     }
 
     /// The instructions for the supervisor, with the temporary folder of the child.

@@ -21,9 +21,9 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
 
+use super::policy::UserRange;
 use crate::procfs;
 use base::shutdown::lock_or_abort;
-use base::types::UserRange;
 
 /// The rights to start and stop children of other users, and to manage their files.
 const CAPABILITIES: [CapabilitySet; 6] = [
@@ -261,7 +261,7 @@ const MAX_DEPTH: usize = 128;
 const SEARCH: u32 = 0o011;
 
 /// The owner and the group of everything that belongs to a user of `isolation.run_as`.
-pub(super) fn ids(user: u32) -> (Uid, Gid) {
+pub(crate) fn ids(user: u32) -> (Uid, Gid) {
     (Uid::from_raw(user), Gid::from_raw(user))
 }
 
@@ -417,7 +417,8 @@ mod tests {
     #[test]
     fn each_home_keeps_its_user_after_a_restart() {
         let Some(folders) = as_root() else { return };
-        let (a, b) = (folders.home("a"), folders.home("b"));
+        let a = folders.home("a");
+        let b = folders.home("b");
         fs::write(a.join("file"), "x").unwrap();
         let users = folders.users("300000-300009");
         assert_eq!(users.user_of(&a).unwrap(), 300_000);

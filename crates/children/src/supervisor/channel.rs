@@ -1,10 +1,10 @@
 //! The requests that a supervisor still accepts while its child runs.
 
+use std::fmt::Display;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::write;
@@ -12,7 +12,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{WaitStatus, getpid};
 use rustix::stdio::stdin;
 
-use crate::report;
+use super::stage::stage_command;
+use crate::report::{Ended, Report};
 
 /// A socket that is open as long as the supervisor runs.
 #[derive(Debug)]
@@ -24,10 +25,6 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    pub(super) const fn none() -> Self {
-        Self::TerminalRequests(None)
-    }
-
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         let socket = match self {
             Self::TerminalRequests(requests) => requests.as_ref()?,
@@ -57,7 +54,7 @@ impl Channel {
         };
         if !*reported {
             *reported = true;
-            write_line(socket, &report::exit_line(status));
+            write_line(socket, &Ended::from(Some(status)));
         }
         true
     }
@@ -66,16 +63,9 @@ impl Channel {
 /// Starts a separate supervisor for the terminal. It identifies all descendants of the terminal, also those
 /// that change their session and lose their parent. It is a child of this supervisor and ends with it. It
 /// inherits this process's user, limits and environment.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a supervisor starts the supervisors of its terminals"
-)]
 fn start_terminal(control: &OwnedFd, output: OwnedFd) {
     let started = control.try_clone().and_then(|stdin| {
-        Command::new("/proc/self/exe")
-            .arg0("acp-gateway")
-            .arg("supervisor")
-            .arg("watch-terminal")
+        stage_command("watch-terminal")
             .arg(getpid().as_raw_pid().to_string())
             .stdin(stdin)
             .stdout(output.try_clone()?)
@@ -84,19 +74,19 @@ fn start_terminal(control: &OwnedFd, output: OwnedFd) {
     });
     if let Err(error) = started {
         let text = format!("could not start the supervisor of a terminal: {error}");
-        write_line(control, &report::setup_failed_line(&text));
+        write_line(control, &Report::SetupFailed(text));
     }
 }
 
 /// The write fails only if the gateway has ended, which the supervisor detects by itself.
-pub(super) fn write_line(socket: &OwnedFd, line: &str) {
-    write(socket, line.as_bytes()).unwrap_or(0);
+pub(super) fn write_line(socket: &OwnedFd, line: &impl Display) {
+    write(socket, line.to_string().as_bytes()).unwrap_or(0);
 }
 
 /// Reports to the gateway over the control socket, which replaces stdin until the program starts. An error
 /// means that the gateway has ended.
-pub(super) fn write_report(line: &str) {
-    write(stdin(), line.as_bytes()).unwrap_or(0);
+pub(super) fn write_report(report: &Report) {
+    write(stdin(), report.to_string().as_bytes()).unwrap_or(0);
 }
 
 /// The messages were sent before this process started, so they arrive at once or never.

@@ -19,17 +19,10 @@ use rustix::thread::set_no_new_privs;
 
 use super::channel::{self, write_line};
 use super::error::{EXIT_SETUP_FAILED, SupervisorError};
+use super::stage::StdioMode;
 use super::{restrict, user};
-use crate::isolation::Confinement;
-use crate::report;
-
-/// The kind of the program's stdin, stdout and stderr.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StdioMode {
-    Pipes,
-    /// One pseudo terminal, which is the program's controlling terminal.
-    Pty,
-}
+use crate::isolation::{Confinement, read_instructions};
+use crate::report::Report;
 
 /// Becomes `program`. Returns only if the kernel refuses to execute it.
 pub(super) fn run(
@@ -40,7 +33,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, SupervisorError> {
     // The duplicate closes by itself when the program starts.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
-    confine(supervisor).inspect_err(|error| write_line(&control, &error.report_line()))?;
+    confine(supervisor).inspect_err(|error| write_line(&control, &error.report()))?;
     let ([own_stdin, confinement], group) =
         channel::descriptors_and_others(stdin()).map_err(SupervisorError::at("stdin"))?;
     let confined = match stdio {
@@ -48,8 +41,8 @@ pub(super) fn run(
         StdioMode::Pty => acquire_terminal(&own_stdin),
     };
     let confinement = confined
-        .and_then(|()| Confinement::read(confinement).map_err(SupervisorError::at("confinement")))
-        .and_then(|confinement| {
+        .and_then(|()| read_instructions(confinement).map_err(SupervisorError::at("confinement")))
+        .and_then(|confinement: Confinement| {
             user::become_user(&confinement)?;
             end_with(supervisor)?;
             // The supervisor could enter folders that are closed for this user.
@@ -58,22 +51,25 @@ pub(super) fn run(
             }
             restrict::apply(&confinement)?;
             // As late as possible: the gateway has begun the kernel's wait for it.
-            group.first().map_or(Ok(()), enter_group)?;
+            // The kernel checks the rights of the gateway, which opened the file.
+            if let Some(entrance) = group.first() {
+                rustix::io::write(entrance, b"0").map_err(SupervisorError::at("control group"))?;
+            }
             Ok(Ok(confinement))
         })
-        .inspect_err(|error| write_line(&control, &error.report_line()))?;
+        .inspect_err(|error| write_line(&control, &error.report()))?;
     let confinement = match confinement {
         Ok(confinement) => confinement,
         Err(errno) => {
-            write_line(&control, &report::no_directory_line(errno.raw_os_error()));
+            write_line(&control, &Report::NoDirectory(errno.raw_os_error()));
             return Ok(ExitCode::from(EXIT_SETUP_FAILED));
         }
     };
-    write_line(&control, &report::exec_line(getpid().as_raw_pid()));
+    write_line(&control, &Report::Started(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
     let error = execute(program, args, confinement.env);
     let errno = error.raw_os_error().unwrap_or(0);
-    write_line(&control, &report::exec_failed_line(errno));
+    write_line(&control, &Report::ExecFailed(errno));
     Ok(ExitCode::from(EXIT_SETUP_FAILED))
 }
 
@@ -96,17 +92,8 @@ fn end_with(supervisor: Pid) -> Result<(), SupervisorError> {
     if getppid() == Some(supervisor) {
         Ok(())
     } else {
-        Err(SupervisorError {
-            step: "supervisor",
-            source: io::Error::other("it has ended"),
-        })
+        Err(SupervisorError::other("supervisor", "it has ended"))
     }
-}
-
-/// Enters the control group of the child. The kernel checks the rights of the gateway, which opened the file.
-fn enter_group(entrance: &OwnedFd) -> Result<(), SupervisorError> {
-    let entered = rustix::io::write(entrance, b"0").map(drop);
-    entered.map_err(SupervisorError::at("control group"))
 }
 
 /// Makes the pseudo terminal the program's controlling terminal, and its stdout and stderr.

@@ -18,7 +18,7 @@
 //! A supervisor has no environment. A variable of an agent or a terminal can name a library, which the loader would
 //! load before the isolation. The environment of the program arrives with the instructions.
 //!
-//! Reading order: [`error`], [`watch`], [`exec`], [`parent`], [`channel`], then the isolation: [`namespaces`],
+//! Reading order: [`error`], [`stage`], [`watch`], [`exec`], [`parent`], [`channel`], then the isolation: [`namespaces`],
 //! [`mounts`], [`mount_check`], [`user`], [`restrict`], [`probe`].
 
 mod channel;
@@ -30,10 +30,12 @@ mod namespaces;
 mod parent;
 mod probe;
 mod restrict;
+mod stage;
 mod user;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use rustix::process::Pid;
@@ -41,7 +43,7 @@ use rustix::stdio::stderr;
 
 use self::channel::write_report;
 use self::error::{EXIT_SETUP_FAILED, SupervisorError};
-use self::exec::StdioMode;
+use self::stage::StdioMode;
 use super::open_files;
 
 /// Runs the hidden subcommand. `args` are the arguments after its name:
@@ -66,7 +68,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return on_stderr(probe::run(&stage, number(args.next())));
     }
     run_stage(&stage, args).unwrap_or_else(|error| {
-        write_report(&error.report_line());
+        write_report(&error.report());
         ExitCode::from(EXIT_SETUP_FAILED)
     })
 }
@@ -96,10 +98,14 @@ fn run_stage(
         None => (stage, StdioMode::Pipes),
     };
     let id = number(args.next());
-    let parent = id.filter(|_| role != "init").map(u32::cast_signed);
-    let parent = parent.and_then(Pid::from_raw);
+    let parent = match role {
+        "init" => None,
+        _ => id.map(u32::cast_signed).and_then(Pid::from_raw),
+    };
     if role == "watch" {
-        apply_limits(args.next())?;
+        let limit = args.next().unwrap_or_default();
+        open_files::apply(&limit.to_string_lossy())
+            .map_err(SupervisorError::at("limit of open files"))?;
     }
     let program = args.next();
     let args: Vec<OsString> = args.collect();
@@ -108,15 +114,6 @@ fn run_stage(
         ("init", None, Some(program)) => watch::run_init(id, stdio, &program, &args),
         ("watch-terminal", Some(supervisor), None) => watch::run_terminal(supervisor),
         ("exec", Some(supervisor), Some(program)) => exec::run(supervisor, stdio, &program, &args),
-        _ => Err(SupervisorError {
-            step: "arguments",
-            source: std::io::ErrorKind::InvalidInput.into(),
-        }),
+        _ => Err(SupervisorError::at("arguments")(ErrorKind::InvalidInput)),
     }
-}
-
-fn apply_limits(open_files: Option<OsString>) -> Result<(), SupervisorError> {
-    let open_files = open_files.unwrap_or_default();
-    open_files::apply(&open_files.to_string_lossy())
-        .map_err(SupervisorError::at("limit of open files"))
 }

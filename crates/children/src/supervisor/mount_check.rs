@@ -91,7 +91,6 @@ impl ExpectedMounts {
         Ok(())
     }
 
-    /// No path shows a hidden folder.
     fn check_hidden(&self, mounts: &MountTable) -> io::Result<()> {
         for HiddenFolder { location, is_own } in &self.hidden {
             for shown in mounts.paths_of(location) {

@@ -88,7 +88,6 @@ enum Base {
     Below(usize),
 }
 
-/// The changed file system.
 #[derive(Debug)]
 pub(super) struct Mounts {
     /// The folders that the child does not see, opened before all changes.
@@ -455,7 +454,7 @@ fn show_devices(path: &Path, devices: Vec<(&'static str, OwnedFd)>) -> io::Resul
     Ok(())
 }
 
-/// Changes the flags of a mount by its open root: a path could lead elsewhere meanwhile.
+/// Changes the flags of a mount through its open root, because its path could now resolve to another folder.
 fn remount(mounted: &OwnedFd, flags: MountFlags) -> io::Result<()> {
     let kept = repeated_flags(fstatvfs(mounted)?.f_flag);
     fchdir(mounted)?;
@@ -503,7 +502,9 @@ fn make_read_only(model: &AccessModel, mounts: &MountTable) -> io::Result<()> {
         if !mount.is_control_groups() && !model.is_read_only(point) {
             continue;
         }
-        let flags = flags_of(point).map(|flags| flags | MountFlags::BIND | MountFlags::RDONLY);
+        // A remount must repeat the flags of the mount, without `RDONLY`.
+        let flags = statvfs(point).map(|mount| repeated_flags(mount.f_flag));
+        let flags = flags.map(|flags| flags | MountFlags::BIND | MountFlags::RDONLY);
         match flags.and_then(|flags| mount_remount(point, flags, c"")) {
             // A mount that this user cannot reach, or that another one covers. The check follows.
             Ok(()) | Err(Errno::ACCESS | Errno::NOENT | Errno::INVAL) => {}
@@ -511,11 +512,6 @@ fn make_read_only(model: &AccessModel, mounts: &MountTable) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The flags of a mount that a remount must repeat, without `RDONLY`.
-fn flags_of(path: &Path) -> rustix::io::Result<MountFlags> {
-    Ok(repeated_flags(statvfs(path)?.f_flag))
 }
 
 fn repeated_flags(flags: StatVfsMountFlags) -> MountFlags {
@@ -539,8 +535,5 @@ fn failed(path: &Path, error: io::Error) -> SupervisorError {
     } else {
         io::Error::new(error.kind(), format!("{}: {error}", path.display()))
     };
-    SupervisorError {
-        step: "mount",
-        source,
-    }
+    SupervisorError::at("mount")(source)
 }

@@ -36,10 +36,7 @@ impl ParentProcess {
         if parent.is_alive() {
             Ok(parent)
         } else {
-            Err(SupervisorError {
-                step: "gateway",
-                source: io::Error::other("it has ended"),
-            })
+            Err(SupervisorError::other("gateway", "it has ended"))
         }
     }
 
@@ -70,15 +67,28 @@ impl ParentProcess {
 
     /// The socket to a parent outside of the PID namespace.
     pub(super) fn link(&self) -> Option<&OwnedFd> {
-        self.end.as_ref().filter(|_| self.pid.is_none())
+        match self.pid {
+            None => self.end.as_ref(),
+            Some(_) => None,
+        }
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Signals {
-    pub(super) terminate: UnixStream,
-    pub(super) kill: UnixStream,
-    pub(super) child: UnixStream,
+    terminate: UnixStream,
+    kill: UnixStream,
+    child: UnixStream,
+    is_terminated: bool,
+}
+
+/// What the received signals ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    Continue,
+    /// The first signal to terminate.
+    Terminate,
+    Kill,
 }
 
 impl Signals {
@@ -87,9 +97,23 @@ impl Signals {
             terminate: socket_of(&[SIGTERM, SIGINT, SIGHUP])?,
             kill: socket_of(&[SIGQUIT])?,
             child: socket_of(&[SIGCHLD])?,
+            is_terminated: false,
         })
     }
-    /// For one `poll` of all signals.
+
+    /// What the signals since the last call ask for. A second signal to terminate kills.
+    pub(super) fn request(&mut self) -> Request {
+        drain(&self.child);
+        if drain(&self.kill) > 0 {
+            return Request::Kill;
+        }
+        match drain(&self.terminate) {
+            0 => Request::Continue,
+            1 if !std::mem::replace(&mut self.is_terminated, true) => Request::Terminate,
+            _ => Request::Kill,
+        }
+    }
+
     pub(super) fn poll_fds(&self) -> Vec<PollFd<'_>> {
         [&self.terminate, &self.kill, &self.child]
             .map(|socket| PollFd::new(socket, PollFlags::IN))
@@ -116,7 +140,7 @@ fn socket_of(signals: &[i32]) -> io::Result<UnixStream> {
 }
 
 /// The number of signals since the last call.
-pub(super) fn drain(mut socket: &UnixStream) -> usize {
+fn drain(mut socket: &UnixStream) -> usize {
     let mut buffer = [0; 64];
     socket.read(&mut buffer).unwrap_or(0)
 }

@@ -5,11 +5,12 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::process::getpid;
 
 use super::error::SupervisorError;
+use super::stage::stage_command;
 use super::{namespaces, restrict, user};
 use crate::isolation::Confinement;
 use base::types::Mechanism;
@@ -33,11 +34,11 @@ pub(super) fn run(stage: &str, user: Option<u32>) -> Result<(), SupervisorError>
             ..of(Mechanism::Landlock)
         }),
         "probe-landlock-sockets" => probe_sockets(),
-        _ => Err(unexpected("probe", "there is no such stage")),
+        _ => Err(SupervisorError::other("probe", "there is no such stage")),
     }
 }
 
-/// A folder that exists on all machines and that this process can list.
+/// A confinement that hides `/etc`, because that folder exists on all machines and this process can list it.
 fn confinement(mechanism: Mechanism) -> Confinement {
     Confinement {
         mechanism,
@@ -46,27 +47,21 @@ fn confinement(mechanism: Mechanism) -> Confinement {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the probe starts the first process of a PID namespace"
-)]
 fn probe_namespaces(confinement: &Confinement) -> Result<(), SupervisorError> {
     namespaces::enter(confinement)?;
-    let mut init = Command::new("/proc/self/exe");
-    let suffix = if confinement.is_partial {
-        "-partial"
+    let mut init = stage_command(if confinement.is_partial {
+        "probe-init-partial"
     } else {
-        ""
-    };
-    init.args(["supervisor", &format!("probe-init{suffix}")])
-        .args(confinement.user.map(|user| user.to_string()));
+        "probe-init"
+    });
+    init.args(confinement.user.map(|user| user.to_string()));
     let init = init.stdin(Stdio::null()).stderr(Stdio::piped()).output();
     let init = init.map_err(SupervisorError::at("init process"))?;
     if init.status.success() {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&init.stderr);
-    Err(unexpected("init process", text.trim()))
+    Err(SupervisorError::other("init process", text.trim()))
 }
 
 fn probe_init(confinement: &Confinement) -> Result<(), SupervisorError> {
@@ -80,14 +75,17 @@ fn probe_init(confinement: &Confinement) -> Result<(), SupervisorError> {
     let is_init = getpid().as_raw_pid() == 1
         && fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == "1");
     if !is_init {
-        return Err(unexpected("PID namespace", "/proc shows other processes"));
+        return Err(SupervisorError::other(
+            "PID namespace",
+            "/proc shows other processes",
+        ));
     }
     let visible = fs::read_dir("/etc").map_err(SupervisorError::at("mask"))?;
     let visible = visible.count();
     if visible == 0 {
         Ok(())
     } else {
-        Err(unexpected("mask", "the content is visible"))
+        Err(SupervisorError::other("mask", "the content is visible"))
     }
 }
 
@@ -97,17 +95,19 @@ fn probe_landlock(confinement: &Confinement) -> Result<(), SupervisorError> {
     if !confinement.is_partial {
         foreign.check_is_closed()?;
     }
-    match fs::read_dir("/etc") {
+    let tried = fs::read_dir("/etc");
+    check_denied(tried, "the content of a closed folder is visible")
+}
+
+fn check_denied<T>(tried: io::Result<T>, shortcoming: &'static str) -> Result<(), SupervisorError> {
+    match tried {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(unexpected(
-            "landlock",
-            "the content of a closed folder is visible",
-        )),
+        _ => Err(SupervisorError::other("landlock", shortcoming)),
     }
 }
 
-/// A socket with a name that is no file. Landlock checks the domain of the process that created it, so for a restricted
-/// process it belongs to another one.
+/// A socket in the abstract namespace. It is created before this process restricts itself, so for Landlock the socket
+/// belongs to another domain.
 struct AbstractSocket {
     address: SocketAddr,
     _listener: UnixListener,
@@ -115,8 +115,8 @@ struct AbstractSocket {
 
 impl AbstractSocket {
     fn open() -> Result<Self, SupervisorError> {
-        let number =
-            getrandom::u64().map_err(|error| unexpected("random number", &error.to_string()))?;
+        let number = getrandom::u64()
+            .map_err(|error| SupervisorError::other("random number", error.to_string()))?;
         let opened = SocketAddr::from_abstract_name(format!("acp-gateway-probe-{number:016x}"))
             .and_then(|address| {
                 Ok(Self {
@@ -128,13 +128,11 @@ impl AbstractSocket {
     }
 
     fn check_is_closed(&self) -> Result<(), SupervisorError> {
-        match UnixStream::connect_addr(&self.address) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            _ => Err(unexpected(
-                "landlock",
-                "an abstract socket of another process accepts connections",
-            )),
-        }
+        let tried = UnixStream::connect_addr(&self.address);
+        check_denied(
+            tried,
+            "an abstract socket of another process accepts connections",
+        )
     }
 }
 
@@ -147,18 +145,9 @@ fn probe_sockets() -> Result<(), SupervisorError> {
         hidden: vec![folder],
         ..Confinement::default()
     })?;
-    match UnixStream::connect(PROBED_SOCKET) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(unexpected(
-            "landlock",
-            "a socket file in a closed folder accepts connections",
-        )),
-    }
-}
-
-fn unexpected(step: &'static str, text: &str) -> SupervisorError {
-    SupervisorError {
-        step,
-        source: io::Error::other(text.to_owned()),
-    }
+    let tried = UnixStream::connect(PROBED_SOCKET);
+    check_denied(
+        tried,
+        "a socket file in a closed folder accepts connections",
+    )
 }

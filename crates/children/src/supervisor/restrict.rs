@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -98,7 +97,7 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
     };
     if has_namespaces {
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
-        restrict_scopes(level).map_err(landlock_failed)?;
+        restrict_scopes(level).map_err(|error| SupervisorError::other("landlock", error))?;
         // The init process has the filter of system calls.
         return Ok(());
     }
@@ -175,12 +174,7 @@ fn restrict_files(confinement: &Confinement, scopes: CompatLevel) -> Result<(), 
             Ok(opened) => rules.push(rule(opened, rights)),
             // A terminal can start after its folder was removed.
             Err(FolderError::Missing { .. }) => {}
-            Err(error) => {
-                return Err(SupervisorError {
-                    step: "folders",
-                    source: error.into(),
-                });
-            }
+            Err(error) => return Err(SupervisorError::at("folders")(error)),
         }
     }
     let restrict = || {
@@ -196,7 +190,7 @@ fn restrict_files(confinement: &Confinement, scopes: CompatLevel) -> Result<(), 
             .restrict_self()
             .map(|_| ())
     };
-    restrict().map_err(landlock_failed)
+    restrict().map_err(|error| SupervisorError::other("landlock", error))
 }
 
 /// A rule for an open file or folder and everything below it.
@@ -209,13 +203,6 @@ fn rule(opened: OwnedFd, rights: BitFlags<AccessFs>) -> PathBeneath<OwnedFd> {
         rights & AccessFs::from_file(SOCKET_FILES)
     };
     PathBeneath::new(opened, rights)
-}
-
-fn landlock_failed(error: RulesetError) -> SupervisorError {
-    SupervisorError {
-        step: "landlock",
-        source: io::Error::other(error),
-    }
 }
 
 /// Collects the folders and files that contain no closed folder. Landlock rules can only add rights, so the
@@ -242,10 +229,7 @@ pub(super) fn filter_system_calls(
     has_namespaces: bool,
 ) -> Result<(), SupervisorError> {
     let applied = apply_filters(confinement.child_is_root(), has_namespaces);
-    applied.map_err(|error| SupervisorError {
-        step: "seccomp",
-        source: io::Error::other(error),
-    })
+    applied.map_err(|error| SupervisorError::other("seccomp", error))
 }
 
 fn apply_filters(
@@ -317,12 +301,8 @@ pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), SupervisorErr
     set_capabilities(None, sets).map_err(SupervisorError::at("capabilities"))
 }
 
-/// No descendant of this process can get a capability again.
-pub(super) fn drop_bounding_set() {
-    reduce_bounding_set(CapabilitySet::empty());
-}
-
-fn reduce_bounding_set(kept: CapabilitySet) {
+/// No descendant of this process can get another capability again.
+pub(super) fn reduce_bounding_set(kept: CapabilitySet) {
     for capability in CapabilitySet::all().difference(kept).iter() {
         // An error has no effect: an older kernel does not know the newest capabilities, and a process without SETPCAP
         // cannot gain a capability, because of no_new_privs.

@@ -6,8 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rustix::fs::{Access, Mode, OFlags, access, openat};
 use rustix::io::Errno;
@@ -16,7 +15,8 @@ use rustix::thread::{CapabilitySet, set_thread_groups, set_thread_res_gid, set_t
 
 use super::error::SupervisorError;
 use super::restrict;
-use crate::isolation::Confinement;
+use super::stage::stage_command;
+use crate::isolation::{Confinement, ids};
 
 /// The capabilities of a supervisor in namespaces: it starts programs as another user, and kills them.
 pub(super) const CAPABILITIES: [CapabilitySet; 4] = [
@@ -26,10 +26,6 @@ pub(super) const CAPABILITIES: [CapabilitySet; 4] = [
     CapabilitySet::KILL,
 ];
 
-fn ids(user: u32) -> (Uid, Gid) {
-    (Uid::from_raw(user), Gid::from_raw(user))
-}
-
 /// Becomes the user of the program, without groups and capabilities. This process has one thread.
 ///
 /// The kernel clears the death signal.
@@ -37,7 +33,7 @@ pub(super) fn become_user(confinement: &Confinement) -> Result<(), SupervisorErr
     let Some(user) = confinement.user else {
         return Ok(());
     };
-    restrict::drop_bounding_set();
+    restrict::reduce_bounding_set(CapabilitySet::empty());
     let (owner, group) = ids(user);
     set_thread_groups(&[]).map_err(SupervisorError::at("groups"))?;
     set_thread_res_gid(group, group, group).map_err(SupervisorError::at("group"))?;
@@ -50,8 +46,9 @@ pub(super) fn become_user(confinement: &Confinement) -> Result<(), SupervisorErr
     Ok(())
 }
 
-/// Drops the supplementary groups of this process, which may be those of services that start programs. Only root can. A
-/// container can forbid it.
+/// Drops the supplementary groups of this process, because members of some groups can start programs through a service.
+/// If the kernel forbids it (the process is not root, or runs in a container), the groups stay and this is not an
+/// error.
 pub(super) fn drop_groups() -> rustix::io::Result<()> {
     match set_thread_groups(&[]) {
         Err(Errno::PERM) => Ok(()),
@@ -81,10 +78,7 @@ pub(super) fn check_folder(
 fn unusable(user: u32, folder: &dyn std::fmt::Display, error: Errno) -> SupervisorError {
     let text =
         format!("the user {user} of `isolation.run_as` cannot use the folder {folder}: {error}");
-    SupervisorError {
-        step: "user",
-        source: io::Error::new(error.kind(), text),
-    }
+    SupervisorError::at("user")(io::Error::new(error.kind(), text))
 }
 
 /// A process outside of the new user namespace of this one. Only such a process can map the ids of two users.
@@ -93,16 +87,11 @@ pub(super) struct IdMaps(Child);
 
 impl IdMaps {
     /// Starts the process. It must be outside, so this is before the new namespace.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a process in the namespace cannot map the ids of two users"
-    )]
     pub(super) fn prepare(user: u32) -> io::Result<Self> {
         let pid = getpid().as_raw_pid().to_string();
-        let mut helper = Command::new("/proc/self/exe");
+        let mut helper = stage_command("map-ids");
         helper
-            .arg0("acp-gateway")
-            .args(["supervisor", "map-ids", &pid, &user.to_string()])
+            .args([pid, user.to_string()])
             // The program's output belongs to the program.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -130,10 +119,7 @@ impl IdMaps {
 
 /// Writes the maps of the supervisor with this pid, after it has created its namespace.
 pub(super) fn map_ids(supervisor: Option<u32>, user: Option<u32>) -> Result<(), SupervisorError> {
-    let failed = |text: &str| SupervisorError {
-        step: "id maps",
-        source: io::Error::other(text.to_owned()),
-    };
+    let failed = |text: &str| SupervisorError::other("id maps", text);
     let (Some(supervisor), Some(user)) = (supervisor, user) else {
         return Err(failed("no ids"));
     };

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,24 +16,34 @@ use rustix::process::{
 use rustix::stdio::{stderr, stdin, stdout};
 
 use super::channel::{self, Channel, write_line};
-use super::error::{self, Ended, SupervisorError};
-use super::exec::{self, StdioMode};
+use super::error::SupervisorError;
+use super::exec;
 use super::mounts::Mounts;
-use super::parent::{self, ParentProcess, Signals, any_event};
+use super::parent::{ParentProcess, Request, Signals, any_event};
+use super::stage::StdioMode;
 use super::{namespaces, user};
-use crate::isolation::{Confinement, GRANTED_LINE, GrantRequest, error_line, give};
+use crate::isolation::{
+    Confinement, GRANTED_LINE, GrantRequest, error_line, give, read_instructions,
+};
+use crate::procfs;
+use crate::report::Ended;
 use crate::terminal::TerminalSpec;
-use crate::{procfs, report};
 use base::types::Mechanism;
 
 /// The interval of the check whether the parent still exists, also on kernels without pidfd.
-const PARENT_CHECK_SECONDS: i64 = 5;
+const PARENT_CHECK: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 
 /// A process that survives KILL for this long hangs in the kernel. The supervisor gives up.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time between two rounds of KILL without a SIGCHLD.
-const KILL_ROUND_NANOSECONDS: i64 = 5_000_000;
+const KILL_ROUND: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
 
 /// Runs the supervisor of the child that becomes `program`.
 pub(super) fn run(
@@ -45,7 +55,8 @@ pub(super) fn run(
     // The listeners of the gateway close with this process, so no descendant can bind its port. Its lock ends too.
     let ([confinement, link, requests], _held) =
         channel::descriptors_and_others(stdin()).map_err(SupervisorError::at("confinement"))?;
-    let confinement = Confinement::read(confinement).map_err(SupervisorError::at("confinement"))?;
+    let confinement: Confinement =
+        read_instructions(confinement).map_err(SupervisorError::at("confinement"))?;
     if stdio == StdioMode::Pipes {
         // Without pipes, these are shared devices.
         give(stdout(), confinement.user).map_err(SupervisorError::at("stdout"))?;
@@ -94,7 +105,9 @@ fn receive_channel(stdio: StdioMode) -> Result<(OwnedFd, Channel), SupervisorErr
     let received = match stdio {
         StdioMode::Pipes => channel::descriptors(stdin())
             .map(|[link, requests]| (link, Channel::TerminalRequests(Some(requests)))),
-        StdioMode::Pty => channel::descriptors(stdin()).map(|[link]| (link, Channel::none())),
+        StdioMode::Pty => {
+            channel::descriptors(stdin()).map(|[link]| (link, Channel::TerminalRequests(None)))
+        }
     };
     received.map_err(SupervisorError::at("terminal requests"))
 }
@@ -104,43 +117,26 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     exec::detach()?;
     let parent = ParentProcess::open(supervisor)?;
     let [socket, spec] = channel::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
-    let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
+    let spec: TerminalSpec = read_instructions(spec).map_err(SupervisorError::at("terminal"))?;
     let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
-    let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
-    let child = start(StdioMode::Pipes, OsStr::new(&spec.command), &args);
-    let child = child.map_err(SupervisorError::at("start"))?;
-    let supervisor = Supervisor {
-        signals,
-        parent,
-        channel: Channel::Terminal {
-            socket,
-            reported: false,
-        },
-        child,
-        status: None,
+    let channel = Channel::Terminal {
+        socket,
+        reported: false,
     };
+    let program = OsStr::new(&spec.command);
+    let supervisor = Supervisor::start(parent, channel, StdioMode::Pipes, program, &args)?;
     Ok(supervisor.run()?.exit_code())
 }
 
 /// Starts the stage that becomes the program, as the leader of its own process group. In a pseudo terminal it
-/// leads a session, which includes a group. `/proc/self/exe` names the running file also after its
-/// replacement on disk. It becomes the program in its own environment.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the supervisor starts its one child"
-)]
+/// leads a session, which includes a group. It becomes the program in its own environment.
 fn start(stdio: StdioMode, program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("supervisor");
-    match stdio {
-        StdioMode::Pipes => command.arg("exec").process_group(0),
-        StdioMode::Pty => command.arg("exec-pty"),
-    };
-    let child = command
-        .arg(getpid().as_raw_pid().to_string())
-        .arg(program)
-        .args(args)
-        .spawn()?;
+    let mut command = stdio.stage_command("exec");
+    if stdio == StdioMode::Pipes {
+        command.process_group(0);
+    }
+    let own = getpid().as_raw_pid().to_string();
+    let child = command.arg(own).arg(program).args(args).spawn()?;
     Ok(Pid::from_child(&child))
 }
 
@@ -182,7 +178,7 @@ impl Supervisor {
 
     /// Returns how the child ended, after the end of all its descendants.
     fn run(mut self) -> Result<Ended, SupervisorError> {
-        // The child exists, so the exit goes through its kill.
+        // The child exists, so an error must not return before the child is killed.
         let released = exec::release_stdio();
         if released.is_ok() {
             self.watch();
@@ -191,7 +187,7 @@ impl Supervisor {
         if let Some(status) = self.status {
             self.channel.stays_after_exit(status);
             if let Some(link) = self.parent.link() {
-                write_line(link, &report::exit_line(status));
+                write_line(link, &Ended::from(Some(status)));
             }
         }
         released.map(|()| Ended::from(self.status))
@@ -199,7 +195,6 @@ impl Supervisor {
 
     /// Returns when the remaining processes must be killed.
     fn watch(&mut self) {
-        let mut received = 0;
         loop {
             let remaining = self.reap();
             if let Some(status) = self.status
@@ -214,34 +209,23 @@ impl Supervisor {
             {
                 return;
             }
-            parent::drain(&self.signals.child);
-            if parent::drain(&self.signals.kill) > 0 {
-                return;
-            }
-            let terms = parent::drain(&self.signals.terminate);
-            if terms > 0 && received == 0 && self.status.is_none() {
-                self.forward_term();
-            }
-            received += terms;
-            if received > 1 {
-                return;
+            match self.signals.request() {
+                Request::Kill => return,
+                Request::Terminate if self.status.is_none() => self.forward_term(),
+                Request::Terminate | Request::Continue => {}
             }
         }
     }
 
     /// Waits for a signal, the end of the parent, a message, or a timeout.
     fn poll_events(&self) -> PollEvents {
-        let limit = Timespec {
-            tv_sec: PARENT_CHECK_SECONDS,
-            tv_nsec: 0,
-        };
         let mut watched = self.signals.poll_fds();
         let first_parent = watched.len();
         watched.extend(self.parent.poll_fd());
         let first_channel = watched.len();
         watched.extend(self.channel.poll_fd());
         // An interrupted poll is equivalent to a timeout: the loop checks everything after it.
-        if poll(&mut watched, Some(&limit)).is_err() {
+        if poll(&mut watched, Some(&PARENT_CHECK)).is_err() {
             return PollEvents::default();
         }
         PollEvents {
@@ -266,11 +250,7 @@ impl Supervisor {
             for child in procfs::own_children() {
                 kill_process(child, Signal::KILL).unwrap_or_default();
             }
-            let limit = Timespec {
-                tv_sec: 0,
-                tv_nsec: KILL_ROUND_NANOSECONDS,
-            };
-            self.signals.wait_for_child(&limit);
+            self.signals.wait_for_child(&KILL_ROUND);
         }
     }
 
@@ -292,12 +272,6 @@ enum Remaining {
     Some,
     None,
 }
-
-/// The interval of the check whether the gateway still exists.
-const GATEWAY_CHECK: Timespec = Timespec {
-    tv_sec: 5,
-    tv_nsec: 0,
-};
 
 /// The time for one request of the gateway after its first byte.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -328,37 +302,22 @@ pub(super) fn run_outer(
         mounts,
         requests: Some(BufReader::new(requests)),
     };
-    // The init process exists, so the exit goes through its kill.
+    // The init process exists, so an error must not return before the init process is killed.
     let released = exec::release_stdio();
     let status = released.as_ref().ok().and_then(|()| outer.watch());
     let status = status.or_else(|| outer.kill_init());
     released.map(|()| reported_exit(UnixStream::from(init_link), status))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the supervisor starts the init process of its child"
-)]
 fn start_init(
     user: Option<u32>,
     stdio: StdioMode,
     program: &OsStr,
     args: &[OsString],
-) -> std::io::Result<Pid> {
-    let stage = match stdio {
-        StdioMode::Pipes => "init",
-        StdioMode::Pty => "init-pty",
-    };
+) -> io::Result<Pid> {
     let user = user.map_or_else(|| "-".to_owned(), |user| user.to_string());
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0("acp-gateway")
-        .arg("supervisor")
-        .arg(stage)
-        .arg(user)
-        .arg(program)
-        .args(args);
-    let init = command.spawn()?;
+    let mut command = stdio.stage_command("init");
+    let init = command.arg(user).arg(program).args(args).spawn()?;
     Ok(Pid::from_child(&init))
 }
 
@@ -374,23 +333,17 @@ struct Outer {
 impl Outer {
     /// Returns the status of the init process after its end, or `None` if it must be killed.
     fn watch(&mut self) -> Option<WaitStatus> {
-        let mut received = 0;
         loop {
             if let Some(status) = self.reap() {
                 return Some(status);
             }
             let requested = self.wait_for_events();
-            parent::drain(&self.signals.child);
-            if !self.gateway.is_alive() || parent::drain(&self.signals.kill) > 0 {
-                return self.reap();
-            }
-            let terms = parent::drain(&self.signals.terminate);
-            if terms > 0 && received == 0 {
-                kill_process(self.init, Signal::TERM).unwrap_or_default();
-            }
-            received += terms;
-            if received > 1 {
-                return self.reap();
+            match self.signals.request() {
+                Request::Continue if self.gateway.is_alive() => {}
+                Request::Terminate if self.gateway.is_alive() => {
+                    kill_process(self.init, Signal::TERM).unwrap_or_default();
+                }
+                _ => return self.reap(),
             }
             if requested {
                 self.serve_request();
@@ -406,7 +359,7 @@ impl Outer {
         let requests = self.requests.as_ref().map(BufReader::get_ref);
         watched.extend(requests.map(|socket| PollFd::new(socket, PollFlags::IN)));
         // An interrupted poll is equivalent to a timeout: the loop checks everything after it.
-        poll(&mut watched, Some(&GATEWAY_CHECK)).is_ok() && any_event(&watched[first_request..])
+        poll(&mut watched, Some(&PARENT_CHECK)).is_ok() && any_event(&watched[first_request..])
     }
 
     /// Mounts the requested folders and answers.
@@ -419,7 +372,7 @@ impl Outer {
             self.requests = None;
             return;
         }
-        let request = serde_json::from_str::<GrantRequest>(&line).map_err(std::io::Error::from);
+        let request = serde_json::from_str::<GrantRequest>(&line).map_err(io::Error::from);
         let granted = request.and_then(|request| {
             let mut folders = request.folders.iter();
             folders.try_for_each(|folder| self.mounts.grant(folder))
@@ -468,8 +421,8 @@ fn reported_exit(mut link: UnixStream, status: Option<WaitStatus>) -> ExitCode {
     let mut report = String::new();
     let read = link.set_nonblocking(true);
     let read = read.and_then(|()| link.read_to_string(&mut report));
-    match error::parse_exit(&report) {
+    match Ended::parse(&report) {
         Some(ended) if read.is_ok() => ended.exit_code(),
-        _ => error::Ended::from(status).exit_code(),
+        _ => Ended::from(status).exit_code(),
     }
 }

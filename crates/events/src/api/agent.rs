@@ -6,11 +6,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::api::{AgentKind, ProcessState};
 use base::schemas_from_json;
-use base::types::{
-    AgentDialect, AgentKind, AgentName, AppliedIsolation, ProcessState, PromptId, SessionId,
-    Timestamp,
-};
+use base::types::{AgentDialect, AgentName, AppliedIsolation, PromptId, SessionId, Timestamp};
 
 /// An agent of the catalogue. Members that only a process of the agent can report are null until a process
 /// has started.
@@ -19,7 +17,7 @@ use base::types::{
 pub struct Agent {
     /// The name of the agent in requests.
     pub name: AgentName,
-    /// Where the agent runs.
+    /// How the gateway reaches the agent.
     pub kind: AgentKind,
     /// The protocol of the agent. Clients use the same requests and events for all of them.
     pub dialect: AgentDialect,
@@ -42,7 +40,7 @@ pub struct Agent {
     /// The agent's sign-in methods from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub auth_methods: Option<Box<RawValue>>,
-    /// The isolation of the agent's processes. Null if they run on another host. A session can have a lower mechanism, see
+    /// The isolation of the agent's processes. Null if they are not child processes of the gateway. A session can have a lower mechanism, see
     /// its `isolation`.
     #[schema(required)]
     pub isolation: Option<AppliedIsolation>,
@@ -114,7 +112,7 @@ pub struct InstallableAgentList {
     pub next_cursor: Option<String>,
 }
 
-/// A process of an agent, or a connection to an agent on another host.
+/// A process of an agent, or a connection to a remote agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentProcess {

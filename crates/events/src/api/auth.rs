@@ -1,6 +1,5 @@
 //! Sign-in to an agent, keys, and tickets: short-lived keys in a URL.
 
-use std::fmt;
 use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
@@ -47,9 +46,10 @@ pub struct SignIn {
     pub meta: Option<Box<RawValue>>,
 }
 
-/// An API key of a provider. `Debug` hides it.
-#[derive(Clone, Serialize, Deserialize)]
+/// An API key of a provider.
+#[derive(Clone, derive_more::Debug, Serialize, Deserialize)]
 #[serde(transparent)]
+#[debug("(hidden)")]
 pub struct ApiKey(String);
 
 impl ApiKey {
@@ -60,12 +60,6 @@ impl ApiKey {
         let key = self.0.trim();
         (!key.is_empty() && key.len() <= Self::MAX_BYTES && !key.contains(char::is_control))
             .then_some(key)
-    }
-}
-
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
     }
 }
 
@@ -115,20 +109,12 @@ pub struct CreateTicket {
 }
 
 /// A ticket: a short-lived key for a URL.
-#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, derive_more::Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ticket {
     /// The value for the query parameter `ticket`.
+    #[debug(skip)]
     pub ticket: String,
     /// The time at which an unused ticket expires.
     pub expires_at: Timestamp,
-}
-
-impl std::fmt::Debug for Ticket {
-    /// Omits the secret, so that no log contains it.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ticket")
-            .field("expires_at", &self.expires_at)
-            .finish_non_exhaustive()
-    }
 }

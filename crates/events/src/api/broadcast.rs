@@ -124,55 +124,41 @@ pub enum BroadcastDelivery {
 }
 
 /// Why a target did not get the message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BroadcastReason {
     /// The tenant has no such target.
+    #[error("there is no such target")]
     Unknown,
     /// The target has no process.
+    #[error("the target has no process; attach the session, or send a prompt first")]
     NoProcess,
     /// No process of the target has a session.
+    #[error("no process of the target has a session; name a session instead")]
     NoSession,
     /// The process has not completed its start.
+    #[error("the process is starting; repeat the broadcast later")]
     Starting,
     /// The process is being stopped, or has ended.
+    #[error("the process is being stopped, or has ended")]
     Ended,
     /// The member of the fleet is not connected.
+    #[error("the member of the fleet is not connected; repeat the broadcast when it has returned")]
     Disconnected,
     /// The protocol of the agent has no extension notifications.
+    #[error("the protocol of the agent has no extension notifications; send a prompt instead")]
     Unsupported,
     /// Too many messages wait for the target.
+    #[error("too many messages wait for the target; repeat the broadcast later")]
     QueueFull,
     /// The target did not read the message within 5 seconds. It may still get the message later.
+    #[error(
+        "the target did not read the message within 5 seconds; it may still get the message later"
+    )]
     Timeout,
     /// The session rejected the prompt. `detail` begins with the problem code.
+    #[error("the session rejected the prompt")]
     Rejected,
-}
-
-impl BroadcastReason {
-    /// The detail for a person.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Unknown => "there is no such target",
-            Self::NoProcess => {
-                "the target has no process; attach the session, or send a prompt first"
-            }
-            Self::NoSession => "no process of the target has a session; name a session instead",
-            Self::Starting => "the process is starting; repeat the broadcast later",
-            Self::Ended => "the process is being stopped, or has ended",
-            Self::Disconnected => {
-                "the member of the fleet is not connected; repeat the broadcast when it has returned"
-            }
-            Self::Unsupported => {
-                "the protocol of the agent has no extension notifications; send a prompt instead"
-            }
-            Self::QueueFull => "too many messages wait for the target; repeat the broadcast later",
-            Self::Timeout => {
-                "the target did not read the message within 5 seconds; it may still get the message later"
-            }
-            Self::Rejected => "the session rejected the prompt",
-        }
-    }
 }
 
 /// A target that got the message.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use base::types::{EffectiveLimits, Epoch, Limits, PrincipalLimit, Scope};
+use base::types::{Epoch, Scope};
 
 /// The gateway, and the principal of the request.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -74,29 +74,4 @@ pub struct PerKeyLimits {
     pub max_queued_task_bytes: u32,
     /// The maximum number of members of the fleet.
     pub max_fleet_members: u32,
-}
-
-impl GatewayLimits {
-    /// Combines the limits of the gateway with the limits of one principal.
-    pub fn of(limits: &Limits, principal: &EffectiveLimits) -> Self {
-        Self {
-            max_body_bytes: limits.max_body_bytes,
-            max_prompt_bytes: limits.max_prompt_bytes,
-            max_file_bytes: limits.max_file_bytes,
-            idempotency_key_max_age_seconds: limits.idempotency_key_max_age.as_secs(),
-            per_session: PerSessionLimits {
-                max_queued_prompts: limits.max_session_queued_prompts,
-                max_pending_requests: limits.max_pending_requests,
-            },
-            per_key: PerKeyLimits {
-                max_requests_per_minute: principal.get(PrincipalLimit::Requests),
-                max_prompts_per_minute: principal.get(PrincipalLimit::Prompts),
-                max_streams: principal.get(PrincipalLimit::Streams),
-                max_live_sessions: principal.get(PrincipalLimit::LiveSessions),
-                max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
-                max_queued_task_bytes: principal.get(PrincipalLimit::QueuedTaskBytes),
-                max_fleet_members: principal.get(PrincipalLimit::Members),
-            },
-        }
-    }
 }

@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::request::RpcError;
-use base::types::{PromptId, PublicPath, RequestId, Resolution, Scope};
+use crate::api::{PublicPath, Resolution};
+use base::types::{LimitExceeded, PromptId, RequestId, Scope};
 
 /// The table of codes, one line each, in alphabetical order.
 macro_rules! codes {
@@ -218,6 +219,9 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub stderr_tail: Option<String>,
+    /// The limit of the principal that the request exceeded, for headers of the response.
+    #[serde(skip)]
+    pub limit: Option<LimitExceeded>,
 }
 
 impl Problem {
@@ -268,6 +272,7 @@ impl Problem {
             exit_code: None,
             signal: None,
             stderr_tail: None,
+            limit: None,
         }
     }
 

@@ -1,12 +1,13 @@
 //! Prompts and their turns.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use base::types::{CancelCause, EventId, PromptId, PromptStatus, SessionId, Timestamp};
+use crate::api::{CancelCause, PromptStatus};
+use base::types::{EventId, PromptId, SessionId, Timestamp};
 
-use super::nullable::present;
+use super::present;
 use super::problem::Problem;
 use super::schema::PromptContent;
 
@@ -74,7 +75,7 @@ pub struct CreatePrompt {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PromptPatch {
     /// The new content.
-    #[serde(default, deserialize_with = "content")]
+    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = PromptContent, nullable = false)]
     pub prompt: Option<Box<RawValue>>,
     /// Files of the session to attach to the new content. At most 64. Requires `prompt`.
@@ -85,11 +86,6 @@ pub struct PromptPatch {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<PromptId>)]
     pub before: Option<Option<PromptId>>,
-}
-
-/// A member that is null is present.
-fn content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A file of the session to attach to a prompt.

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use base::types::{PromptId, RequestId, Timestamp};
 
+use super::present;
 use super::schema::RequestParams;
 use base::schemas_from_json;
 
@@ -55,13 +56,6 @@ pub struct RequestAnswer {
     pub result: Option<Box<RawValue>>,
     /// A JSON-RPC error.
     pub error: Option<Box<RawValue>>,
-}
-
-/// Treats a member with the value `null` as present.
-fn present<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// The answer to a permission request: either `optionId` or `cancelled`.

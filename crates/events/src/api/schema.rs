@@ -28,21 +28,15 @@ raw_members!(
 );
 
 /// Returns a union of named schemas with the discriminator `type`, from pairs of `type` and schema name.
-pub fn union<'a>(
-    description: &str,
-    members: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
-) -> RefOr<Schema> {
-    let reference = |name: &str| format!("#/components/schemas/{name}");
-    let mapping = members
-        .clone()
-        .into_iter()
-        .map(|(kind, name)| (kind, reference(name)));
-    members
-        .into_iter()
-        .fold(OneOfBuilder::new(), |union, (_, name)| {
-            union.item(Ref::from_schema_name(name))
-        })
+pub(crate) fn union<N: AsRef<str>>(description: &str, members: &[(&str, N)]) -> RefOr<Schema> {
+    let mut union = OneOfBuilder::new().description(Some(description));
+    let mut mapping = Vec::new();
+    for (kind, name) in members {
+        let name = name.as_ref();
+        union = union.item(Ref::from_schema_name(name));
+        mapping.push((*kind, format!("#/components/schemas/{name}")));
+    }
+    union
         .discriminator(Some(Discriminator::with_mapping("type", mapping)))
-        .description(Some(description))
         .into()
 }

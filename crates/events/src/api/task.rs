@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use base::types::{AgentName, CancelCause, PermissionPolicy, PromptId, SessionId, Timestamp};
+use crate::api::{CancelCause, PermissionPolicy};
+use base::types::{AgentName, PromptId, SessionId, Timestamp};
 
 use super::problem::Problem;
 use super::schema::PromptContent;

@@ -2,12 +2,15 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
-use base::types::{CancelCause, EventId, PromptId, PromptStatus, RequestId, Resolution, Timestamp};
+use crate::api::{CancelCause, PromptStatus, Resolution};
+use base::types::{EventId, PromptId, RequestId, Timestamp};
 
 use super::problem::Problem;
-use super::schema::{ContentBlock, PermissionOption, RequestParams};
+use super::schema::{ContentBlock, PermissionOption, RequestParams, union};
 use super::session::Session;
 use super::terminal::TerminalExit;
 
@@ -69,18 +72,87 @@ pub struct Turn {
 
 /// An item of a turn. Clients must ignore unknown types.
 #[derive(Debug, Clone, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum TurnItem {
-    Message(TurnMessage),
-    ToolCall(TurnToolCall),
-    AgentTerminal(TurnTerminal),
-    Request(TurnRequest),
-    Notice(TurnNotice),
-    Compaction(TurnCompaction),
-    Subagent(TurnSubagent),
-    SessionMessage(TurnSessionMessage),
-    ContextLost(ContextLost),
-    Other(TurnOther),
+pub struct TurnItem {
+    #[serde(flatten)]
+    pub body: TurnItemBody,
+    /// The agent's id of the child session of the item. `None` for the session itself, and for a request, which has a
+    /// member of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
+}
+
+/// Declares the types of items: the enum of all of them, and their OpenAPI schemas. The last text of a type is the part of
+/// the child session in the item; a type without it has neither `subagent` nor `late`.
+macro_rules! items {
+    ($($variant:ident($name:ident) = $kind:literal $(, $child:literal)?;)*) => {
+        #[derive(Debug, Clone, Serialize)]
+        #[serde(tag = "type")]
+        pub enum TurnItemBody {
+            $(#[serde(rename = $kind)] $variant($name),)*
+        }
+
+        impl PartialSchema for TurnItem {
+            fn schema() -> RefOr<Schema> {
+                union(
+                    "An item of a turn. `type` selects the schema. Clients must ignore unknown types.",
+                    &[$(($kind, stringify!($name))),*],
+                )
+            }
+        }
+
+        impl ToSchema for TurnItem {
+            fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                $(
+                    <$name as ToSchema>::schemas(schemas);
+                    let child = None::<&str>$(.or(Some($child)))?;
+                    let item = item_schema($kind, child, $name::schema());
+                    schemas.push((stringify!($name).to_owned(), item));
+                )*
+            }
+        }
+    };
+}
+
+items! {
+    Message(TurnMessage) = "message", "that sent the message";
+    ToolCall(TurnToolCall) = "tool_call", "of the call";
+    AgentTerminal(TurnTerminal) = "agent_terminal", "of the terminal";
+    Request(TurnRequest) = "request";
+    Notice(TurnNotice) = "notice", "that sent the notice";
+    Compaction(TurnCompaction) = "compaction", "that compacted its context";
+    Subagent(TurnSubagent) = "subagent", "that started this child";
+    SessionMessage(TurnSessionMessage) = "session_message", "that sent the update";
+    ContextLost(ContextLost) = "context_lost";
+    Other(TurnOther) = "other", "that sent the update";
+}
+
+/// Adds the members that serde writes before and after those of the struct.
+fn item_schema(kind: &str, child: Option<&str>, schema: RefOr<Schema>) -> RefOr<Schema> {
+    let RefOr::T(Schema::Object(mut item)) = schema else {
+        unreachable!("items are derived from structs, which are objects");
+    };
+    let member = |kind| ObjectBuilder::new().schema_type(kind);
+    let types = member(Type::String).enum_values(Some([kind]));
+    item.properties.insert("type".to_owned(), types.into());
+    item.required.insert(0, "type".to_owned());
+    if let Some(child) = child {
+        let text =
+            format!("The agent's id of the child session {child}. Absent for the session itself.");
+        let subagent = member(Type::String).description(Some(text));
+        item.properties
+            .insert("subagent".to_owned(), subagent.into());
+        let appeared = match kind {
+            "message" => "the message arrived",
+            _ => "the item first appeared",
+        };
+        let text = format!("True if {appeared} after the end of the turn.");
+        let late = member(Type::Boolean).description(Some(text));
+        item.properties.insert("late".to_owned(), late.into());
+    }
+    RefOr::T(Schema::Object(item))
 }
 
 /// The author of a message.
@@ -105,14 +177,6 @@ pub struct TurnMessage {
     /// Content blocks, raw ACP. Consecutive texts are joined into one block.
     #[schema(value_type = Vec<ContentBlock>)]
     pub content: Vec<Box<RawValue>>,
-    /// The agent's id of the child session that sent the message. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the message arrived after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }
 
 /// A tool call after its last update.
@@ -132,14 +196,6 @@ pub struct TurnToolCall {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub commands: Vec<CommandOutput>,
-    /// The agent's id of the child session of the call. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the item first appeared after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }
 
 /// The reason why an unfinished tool call counts as ended.
@@ -179,14 +235,6 @@ pub struct TurnTerminal {
     /// and `size`. `output.data` is the complete output in base64.
     #[schema(value_type = Object)]
     pub terminal: Box<RawValue>,
-    /// The agent's id of the child session of the terminal. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the item first appeared after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }
 
 /// A request of the agent and its resolution.
@@ -238,14 +286,6 @@ pub struct TurnNotice {
     /// Raw ACP: `severity`, `title`, `description`.
     #[schema(value_type = Object)]
     pub notice: Box<RawValue>,
-    /// The agent's id of the child session that sent the notice. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the item first appeared after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }
 
 /// The agent compacted its context.
@@ -258,14 +298,6 @@ pub struct TurnCompaction {
     /// The summary that remains in the context: content blocks, raw ACP.
     #[schema(value_type = Vec<ContentBlock>)]
     pub summary: Vec<Box<RawValue>>,
-    /// The agent's id of the child session that compacted its context. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the item first appeared after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }
 
 /// A child session of the agent after its last update.
@@ -275,14 +307,6 @@ pub struct TurnSubagent {
     /// Raw ACP: `sessionId` (the agent's id of the child), `title`, `description`, `state`, ...
     #[schema(value_type = Object)]
     pub child: Box<RawValue>,
-    /// The agent's id of the child session that started this child. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the item first appeared after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }
 
 /// A message between two sessions of the agent, from or to a child session.
@@ -295,14 +319,6 @@ pub struct TurnSessionMessage {
     /// Content blocks, raw ACP. Consecutive texts are joined into one block.
     #[schema(value_type = Vec<ContentBlock>)]
     pub content: Vec<Box<RawValue>>,
-    /// The agent's id of the child session that sent the update. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the item first appeared after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }
 
 /// The agent could not restore the session. After this item, the agent does not have the earlier
@@ -323,12 +339,4 @@ pub struct TurnOther {
     /// Raw ACP.
     #[schema(value_type = Object)]
     pub update: Box<RawValue>,
-    /// The agent's id of the child session that sent the update. Absent for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub subagent: Option<String>,
-    /// True if the item first appeared after the end of the turn.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub late: bool,
 }

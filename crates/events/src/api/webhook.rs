@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use uuid::Uuid;
 
+use crate::event::webhook_types;
 use base::types::{SessionId, Timestamp};
 
 /// A request for a webhook.
@@ -13,10 +15,25 @@ pub struct CreateWebhook {
     /// An `https` URL of a host in `webhooks.allowed_hosts`.
     #[schema(max_length = 2048, format = "uri")]
     pub url: String,
-    /// The event types that the webhook receives: each type of the log except `session.update`, `terminal.created`,
-    /// `terminal.output`, `terminal.exited` and `agent.invalid_output`. Also `task.ended`.
-    #[schema(min_items = 1, max_items = 17)]
+    /// The event types that the webhook receives, each once.
+    #[schema(schema_with = selected_types)]
     pub events: Vec<String>,
+}
+
+/// The types are in the description and not in an `enum`, because clients of an earlier version must accept later types.
+fn selected_types() -> Schema {
+    let types = webhook_types();
+    let names: Vec<String> = types.iter().map(|name| format!("`{name}`")).collect();
+    let description = format!(
+        "The event types that the webhook receives, each once. Possible are {}.",
+        names.join(", ")
+    );
+    ArrayBuilder::new()
+        .items(ObjectBuilder::new().schema_type(Type::String))
+        .min_items(Some(1))
+        .max_items(Some(types.len()))
+        .description(Some(description))
+        .into()
 }
 
 /// A webhook.
@@ -42,17 +59,11 @@ pub struct WebhookList {
 }
 
 /// The secret that signs all deliveries.
-#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, derive_more::Debug, Serialize, Deserialize, ToSchema)]
 pub struct WebhookSecret {
     /// `whsec_` and 32 bytes in base64, for a library of Standard Webhooks.
+    #[debug(skip)]
     pub secret: String,
-}
-
-impl std::fmt::Debug for WebhookSecret {
-    /// Omits the secret, so that no log contains it.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WebhookSecret").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -4,8 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::framer::{Event, Members};
-use super::members::EventMembers;
+use super::frame::{Event, EventMembers, Members};
 use crate::api::Resolution;
 use crate::api::schema::{AcpUpdate, RequestParams};
 use base::types::{PromptId, RequestId, TerminalId, Timestamp};
@@ -77,7 +76,7 @@ pub struct AgentExited<'a> {
     /// The limit of the agent's entry for which the kernel killed the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exceeded_limit: Option<&'a str>,
-    /// Why the connection ended, if the agent runs on another host.
+    /// Why the connection ended, if the agent is not a child process of the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disconnected: Option<&'a str>,
 }

@@ -10,8 +10,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::event_ref::EventRef;
-use super::schema::{event_schema, schema_name};
-use super::table::TYPES;
+use super::table::{TYPES, event_schema, schema_name};
 use crate::api::Resolution;
 use crate::api::schema::union;
 use base::types::{
@@ -130,16 +129,10 @@ macro_rules! audit_events {
             pub struct $name {
                 $($(#[$attribute])* pub $field: $type,)*
             }
-
-            impl From<$name> for AuditEvent {
-                fn from(event: $name) -> Self {
-                    Self::$name(event)
-                }
-            }
         )*
 
         /// An event of the audit log.
-        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, derive_more::From, Serialize, Deserialize)]
         #[serde(tag = "type")]
         pub enum AuditEvent {
             $(#[serde(rename = $text)] $name($name),)*
@@ -452,21 +445,17 @@ pub struct AuditLogEvent;
 
 impl PartialSchema for AuditLogEvent {
     fn schema() -> RefOr<Schema> {
-        let control = TYPES
+        let control = TYPES.iter().filter(|row| !row.logged);
+        let control = control.map(|row| (row.rust, row.name));
+        let names: Vec<(&str, String)> = AUDIT_TYPES
             .iter()
-            .filter(|(.., logged)| !logged)
-            .map(|(rust, kind, _)| (rust, kind));
-        let names = AUDIT_TYPES
-            .iter()
-            .map(|(rust, kind)| (rust, kind))
-            .chain(control);
-        let names: Vec<(&str, String)> = names
-            .map(|(rust, kind)| (*kind, schema_name(rust)))
+            .copied()
+            .chain(control)
+            .map(|(rust, kind)| (kind, schema_name(rust)))
             .collect();
-        let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
         union(
             "An event of the audit log. `type` selects the schema. Clients must ignore unknown types.",
-            members,
+            &names,
         )
     }
 }
@@ -474,12 +463,9 @@ impl PartialSchema for AuditLogEvent {
 impl ToSchema for AuditLogEvent {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         let head = AuditHead::schema();
-        let own = AUDIT_TYPES.iter().zip(self::schemas());
-        schemas.extend(
-            own.map(|((rust, kind), own)| {
-                (schema_name(rust), event_schema(&head, kind, true, own))
-            }),
-        );
+        for ((rust, kind), own) in AUDIT_TYPES.iter().zip(self::schemas()) {
+            schemas.push((schema_name(rust), event_schema(&head, kind, true, own)));
+        }
         AuditHead::schemas(schemas);
         referenced_schemas(schemas);
     }

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::framer::blank_line_breaks;
-use super::members::{EncodedEvent, EventMembers};
+use super::frame::{EncodedEvent, EventMembers, blank_line_breaks};
 use crate::api::{Problem, Session, SessionSummary};
 use base::types::{SessionId, Timestamp};
 

@@ -8,14 +8,12 @@ use utoipa::PartialSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
-use super::schema::EventHead;
 use super::table::schemas;
 use super::testing::assert_head;
 use super::*;
-use crate::api::{Problem, ProblemCode, Resolution, Session};
+use crate::api::{AcpRequest, CancelCause, Problem, ProblemCode, Resolution, Session};
 use base::types::{
-    AcpRequest, AppliedIsolation, CancelCause, ModeSelection, PromptId, RequestId, SessionId,
-    TerminalId, Timestamp,
+    AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp,
 };
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
@@ -159,7 +157,8 @@ fn framed(event: &Event<'_>, v: &Values) -> Vec<u8> {
 fn assert_read(frame: &[u8], written: &EncodedEvent, v: &Values) -> Result<(), TestCaseError> {
     let events: Vec<_> = events(frame, v.seq).collect();
     prop_assert_eq!(events.len(), 1);
-    let (event, head) = (events[0], events[0].head().unwrap());
+    let event = events[0];
+    let head = events[0].head().unwrap();
     prop_assert_eq!(event.raw_frame(), frame);
     prop_assert_eq!((event.seq(), event.kind()), (v.seq, written.kind()));
     assert_head(&event, "k3", SESSION);
@@ -200,7 +199,7 @@ macro_rules! round_trips {
         #[test]
         fn every_logged_type_has_a_round_trip() {
             let tested: BTreeSet<&str> = [$($kind::TYPE),*].into();
-            let logged = TYPES.iter().filter(|(.., logged)| *logged).map(|(_, kind, _)| *kind).collect();
+            let logged = TYPES.iter().filter(|row| row.logged).map(|row| row.name).collect();
             assert_eq!(tested, logged);
         }
     };
@@ -346,7 +345,8 @@ round_trips! {
 proptest! {
     #[test]
     fn chunk_equals_encoded_update(v in values()) {
-        let (update, meta) = (&*v.raw, v.more.as_deref());
+        let update = &*v.raw;
+        let meta = v.more.as_deref();
         let event = SessionUpdate { update, meta, more: None, subagent: None, late: v.flag, replayed: false, echo: false };
         let meta = meta.map(|meta| meta.get().as_bytes());
         let chunk = SessionUpdate::chunk(v.prompt, update.get().as_bytes(), meta, v.flag);
@@ -355,7 +355,9 @@ proptest! {
 
     #[test]
     fn control_frames_read_as_written(v in values()) {
-        let (problem, session, cursor) = (v.problem(), v.session(), "k3-7");
+        let problem = v.problem();
+        let session = v.session();
+        let cursor = "k3-7";
         assert_control(&Reset { reason: ResetReason::Pruned, session: v.flag.then_some(&session) }, &v)?;
         assert_control(&Ready { last_event_id: cursor }, &v)?;
         assert_control(&PositionFrame {}, &v)?;
@@ -400,7 +402,7 @@ fn no_event_type_has_a_member_of_the_head() {
         _ => unreachable!("events are objects"),
     };
     let head = names(EventHead::schema());
-    for ((_, kind, _), members) in TYPES.iter().zip(schemas()) {
-        assert!(names(members).is_disjoint(&head), "{kind}");
+    for (row, members) in TYPES.iter().zip(schemas()) {
+        assert!(names(members).is_disjoint(&head), "{}", row.name);
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::api::{Problem, Session};
-use base::types::{AcpRequest, AppliedIsolation, CancelCause, ModeSelection, PromptId, SessionId};
+use crate::api::{AcpRequest, CancelCause, Problem, Session};
+use base::types::{AppliedIsolation, ModeSelection, PromptId, SessionId};
 
 /// The first event of a session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -84,7 +84,7 @@ pub struct SessionAttached<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub detail: Option<&'a str>,
-    /// The isolation of the process. Null if the agent runs on another host.
+    /// The isolation of the process. Null if the agent is not a child process of the gateway.
     #[schema(required)]
     pub isolation: Option<AppliedIsolation>,
     /// The version of ACP that the gateway and the agent negotiated.

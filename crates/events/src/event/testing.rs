@@ -32,7 +32,8 @@ pub fn event(frame: &[u8]) -> EventRef<'_> {
 
 /// Checks the members of an event's head that only clients read.
 pub fn assert_head(event: &EventRef<'_>, epoch: &str, session: &str) {
-    let (seq, kind) = (event.seq(), event.kind());
+    let seq = event.seq();
+    let kind = event.kind();
     let head = format!(
         r#"{{"id":"{epoch}-{seq}","seq":{seq},"type":"{kind}","sessionId":"{session}","time":""#
     );

@@ -1,12 +1,21 @@
-//! The hash chain of the audit log.
+//! The hash chain of the audit log, and reads of the stored log without a running one, for commands.
 
 use std::fmt;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use crate::store::{EventStore, ReadError, Run, Table};
 use base::types::{Epoch, SessionId};
 use events::event::{AuditEntry, AuditLink, Event, EventRef, Framer, Members};
+
+/// The record of the last event of the chain.
+pub(super) const HEAD: &[u8] = b"head";
+/// The prefix of the keys of pending entries. A key continues with a UUID v7, so that keys have the order of time.
+pub(super) const PENDING: &[u8] = b"pending-";
+const READ_BYTES: usize = 1 << 20;
+/// The maximum number of pending entries. The gateway moves them to the log when it runs.
+const MAX_PENDING: usize = 100_000;
 
 /// The SHA-256 of the bytes that follow the id of an event. An event contains the hash of its predecessor, so the
 /// hash covers all earlier events. The first event contains 64 zeros instead.
@@ -156,6 +165,86 @@ impl Verifier {
             return Err(ChainError::Missing(first));
         }
         Ok((first, self.last))
+    }
+}
+
+/// `None` if the record is damaged.
+pub(super) fn decode(record: &Bytes) -> Option<AuditEntry> {
+    serde_json::from_slice(record).ok()
+}
+
+/// The stored audit log.
+#[derive(Debug)]
+pub struct Archive<'a, S>(pub &'a S);
+
+/// A log whose chain is intact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// The number of the first event. 0: the log is empty.
+    pub first_seq: u64,
+    pub last_seq: u64,
+    /// The hash of the last event in hex. It covers all events.
+    pub last_hash: String,
+    /// The number of changes that the gateway has not moved to the log yet.
+    pub pending: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    #[error("could not read the audit log")]
+    Read(#[from] ReadError),
+    #[error("the audit log was changed")]
+    Chain(#[from] ChainError),
+}
+
+impl<S: EventStore> Archive<'_, S> {
+    /// Calls `each` with every event after `after`, oldest first. Stops at an error. Returns the last number.
+    pub fn for_each<E: From<ReadError>>(
+        &self,
+        mut after: u64,
+        mut each: impl FnMut(&EventRef<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        loop {
+            let runs = self.0.read(SessionId::AUDIT, after, READ_BYTES)?;
+            let Some(last) = runs.last() else {
+                return Ok(after);
+            };
+            after = last.last_seq;
+            for event in runs.iter().flat_map(Run::events) {
+                each(&event)?;
+            }
+        }
+    }
+
+    /// The changes that the gateway has not moved to the log yet. They have no number.
+    pub fn pending(&self) -> Result<Vec<AuditEntry>, ReadError> {
+        let found = self.0.scan(Table::Audit, PENDING, None, MAX_PENDING)?;
+        let entries = found.iter().filter_map(|(_, record)| decode(record));
+        Ok(entries.collect())
+    }
+
+    /// Verifies the hash chain.
+    pub fn verify(&self) -> Result<Verified, ArchiveError> {
+        let mut verifier = Verifier::default();
+        let mut read = 0;
+        let head = loop {
+            let before = read;
+            read = self.for_each(read, |event| Ok::<_, ArchiveError>(verifier.check(event)?))?;
+            let head = self.0.get(Table::Audit, HEAD)?;
+            let head = head.as_ref().and_then(ChainHead::from_record);
+            // A running gateway may have appended events before the read of the head.
+            if read == before || head.is_none_or(|head| head.seq <= read) {
+                break head;
+            }
+        };
+        let (first_seq, last) = verifier.finish(head)?;
+        let pending = self.pending()?.len();
+        Ok(Verified {
+            first_seq,
+            last_seq: last.seq,
+            last_hash: last.hash.to_string(),
+            pending,
+        })
     }
 }
 

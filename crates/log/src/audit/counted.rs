@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use base::shutdown::lock_or_abort;
-use base::types::network::client_network;
-use base::types::{AgentName, Author, SessionId, Timestamp};
+use base::types::{AgentName, Author, SessionId, Timestamp, client_network};
 use events::event::{
     ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, LinkUsed, RefuseReason,
     RejectReason, RequestRejected, TicketCreated,
@@ -70,7 +69,8 @@ impl CountedEvents {
         &self,
         agent: &AgentName,
         session: SessionId,
-        (method, reason): (&'static str, RefuseReason),
+        method: &'static str,
+        reason: RefuseReason,
         now: Timestamp,
     ) {
         let event = Counted::AgentRequestRefused {
@@ -85,7 +85,7 @@ impl CountedEvents {
         let mut counters = self.counters();
         let mut key = (actor, event);
         if counters.len() >= MAX_DIFFERENT && !counters.contains_key(&key) {
-            key = without_details(key);
+            key = without_details(&key.0, key.1);
         }
         let counter = counters.entry(key).or_insert(Counter {
             count: 0,
@@ -107,16 +107,19 @@ impl CountedEvents {
         self.0.added.notified().await;
     }
 
-    /// The events that no entry contains yet: the first of each kind.
-    pub(super) fn take_first(&self) -> Vec<AuditEntry> {
+    /// The events that no entry contains yet: the first of each kind, or all of them at the end of the window.
+    pub(super) fn take(&self, window_ends: bool) -> Vec<AuditEntry> {
         let mut counters = self.counters();
-        unwritten(&mut counters, |counter| counter.written == 0)
-    }
-
-    /// Ends the window. Returns the events that no entry contains yet.
-    pub(super) fn end_window(&self) -> Vec<AuditEntry> {
-        let mut counters = std::mem::take(&mut *self.counters());
-        unwritten(&mut counters, |counter| counter.written < counter.count)
+        let mut entries = Vec::new();
+        for ((actor, event), counter) in counters.iter_mut() {
+            if counter.written == 0 || (window_ends && counter.written < counter.count) {
+                entries.push(entry(actor, *event, counter));
+            }
+        }
+        if window_ends {
+            counters.clear();
+        }
+        entries
     }
 
     fn counters(&self) -> MutexGuard<'_, HashMap<(AuditActor, Counted), Counter>> {
@@ -124,17 +127,8 @@ impl CountedEvents {
     }
 }
 
-fn unwritten(
-    counters: &mut HashMap<(AuditActor, Counted), Counter>,
-    wanted: impl Fn(&Counter) -> bool,
-) -> Vec<AuditEntry> {
-    let wanted = counters.iter_mut().filter(|(_, counter)| wanted(counter));
-    let entries = wanted.map(|((actor, event), counter)| entry(actor, *event, counter));
-    entries.collect()
-}
-
 /// The kind of an event alone, for events beyond the bound.
-fn without_details((actor, event): (AuditActor, Counted)) -> (AuditActor, Counted) {
+fn without_details(actor: &AuditActor, event: Counted) -> (AuditActor, Counted) {
     let event = match event {
         Counted::AgentRequestRefused { method, reason, .. } => Counted::AgentRequestRefused {
             session: SessionId::AUDIT,
@@ -214,10 +208,11 @@ mod tests {
 
     #[test]
     fn the_first_event_is_written_at_once_and_the_others_as_a_number() {
-        let (counted, one) = (CountedEvents::default(), IpAddr::from([203, 0, 113, 1]));
+        let counted = CountedEvents::default();
+        let one = IpAddr::from([203, 0, 113, 1]);
         for millis in 1..=100 {
             counted.rejected(one, RejectReason::InvalidKey, at(millis));
-            let first = counted.take_first();
+            let first = counted.take(false);
             assert_eq!(
                 rejections(&first),
                 if millis == 1 {
@@ -227,10 +222,10 @@ mod tests {
                 }
             );
         }
-        assert_eq!(rejections(&counted.end_window()), [(Some(one), 99)]);
-        assert_eq!(counted.end_window(), []);
+        assert_eq!(rejections(&counted.take(true)), [(Some(one), 99)]);
+        assert_eq!(counted.take(true), []);
         counted.rejected(one, RejectReason::InvalidKey, at(200));
-        assert_eq!(rejections(&counted.end_window()), [(Some(one), 1)]);
+        assert_eq!(rejections(&counted.take(true)), [(Some(one), 1)]);
     }
 
     #[test]
@@ -240,7 +235,7 @@ mod tests {
             let address = std::net::Ipv4Addr::from_bits(number);
             counted.rejected(address.into(), RejectReason::MissingKey, at(1));
         }
-        let entries = rejections(&counted.end_window());
+        let entries = rejections(&counted.take(true));
         assert_eq!(entries.len(), MAX_DIFFERENT + 1);
         assert_eq!(entries.iter().map(|(_, count)| count).sum::<u64>(), 10_000);
         assert_eq!(
@@ -259,7 +254,7 @@ mod tests {
             counted.rejected(address.parse().unwrap(), RejectReason::InvalidKey, at(1));
         }
         assert_eq!(
-            rejections(&counted.end_window()),
+            rejections(&counted.take(true)),
             [(Some("2001:db8::".parse().unwrap()), 2)]
         );
     }

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::chain::{Chain, ChainHead};
+use super::chain::{Chain, ChainHead, HEAD, PENDING, decode};
 use super::counted::CountedEvents;
-use super::pending::{HEAD, PENDING, decode};
 use crate::eventlog::{EventLog, ReadError, Records, SessionLog};
-use crate::store::Table;
+use crate::limits::Limits;
+use crate::store::{RecordState, Table};
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Ids, Limits, SessionId, Tenant};
-use events::event::{ActorKind, AuditActor, AuditEntry, AuditEvent, AuditPruned};
+use base::types::{AgentName, Author, Ids, SessionId, Tenant};
+use events::event::{
+    ActorKind, AuditActor, AuditEntry, AuditEvent, AuditPruned, SignInEnded, SignInOutcome,
+    SignInStarted,
+};
 
 /// The tenant of the audit log. No principal has it, so its events are on no stream of sessions.
 const TENANT: &str = "/audit";
@@ -26,6 +29,22 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 const ADOPT_STEP: usize = 256;
 /// The uncommitted bytes above which counted events wait: the disk is full or too slow.
 const MAX_UNCOMMITTED_BYTES: usize = 1 << 20;
+
+/// The record of an entry, for the commit of the change that it describes.
+pub fn pending_entry(
+    ids: &Ids,
+    actor: impl Into<AuditActor>,
+    event: impl Into<AuditEvent>,
+) -> RecordState {
+    let entry = AuditEntry {
+        time: ids.now(),
+        actor: actor.into(),
+        event: event.into(),
+    };
+    let key = [PENDING, ids.uuid().as_bytes()].concat();
+    let value = serde_json::to_vec(&entry).expect("an entry serializes to JSON");
+    RecordState::present(Table::Audit, key, value)
+}
 
 /// A handle to the audit log that is cheap to clone.
 #[derive(Debug, Clone)]
@@ -142,13 +161,7 @@ impl Audit {
         if self.0.events.pending_bytes() > MAX_UNCOMMITTED_BYTES {
             return;
         }
-        let counted = &self.0.counted;
-        let entries = if window_ends {
-            counted.end_window()
-        } else {
-            counted.take_first()
-        };
-        for entry in entries {
+        for entry in self.0.counted.take(window_ends) {
             self.append_entry(&entry, Records::default());
         }
     }
@@ -159,7 +172,7 @@ impl Audit {
         }
     }
 
-    /// Moves the pending entries to the log. An entry leaves its record in the commit of its event.
+    /// Moves the pending entries to the log. The commit that appends the event of an entry also deletes its record.
     async fn adopt(&self) -> Result<(), ReadError> {
         loop {
             let pending = PENDING.to_vec();
@@ -188,10 +201,17 @@ impl Audit {
 
     /// Deletes events that are too old or too many. An event names the last of them first.
     async fn prune(&self) {
-        let (log, limits) = (&self.0.log, &self.0.limits);
-        let (max_age, max_bytes) = (limits.audit_max_age, limits.audit_max_bytes);
+        let log = &self.0.log;
+        let limits = &self.0.limits;
         loop {
-            match log.excess_of(SessionId::AUDIT, max_age, max_bytes).await {
+            match log
+                .excess_of(
+                    SessionId::AUDIT,
+                    limits.audit_max_age,
+                    limits.audit_max_bytes,
+                )
+                .await
+            {
                 Ok(None) => return,
                 Ok(Some(through_seq)) => {
                     self.append(ActorKind::Gateway, AuditPruned { through_seq });
@@ -206,5 +226,57 @@ impl Audit {
                 }
             }
         }
+    }
+}
+
+/// A running sign-in. Its start is in the audit log. Dropping it without an outcome records that it was aborted.
+#[derive(Debug)]
+pub struct SignInRecord {
+    audit: Audit,
+    actor: AuditActor,
+    agent: AgentName,
+    method_id: Option<String>,
+    outcome: SignInOutcome,
+}
+
+impl SignInRecord {
+    pub fn start(
+        audit: &Audit,
+        author: &Author,
+        agent: AgentName,
+        method_id: Option<String>,
+    ) -> Self {
+        let actor = AuditActor::from(author);
+        let started = SignInStarted {
+            agent: agent.clone(),
+            method_id: method_id.clone(),
+        };
+        audit.append(actor.clone(), started);
+        Self {
+            audit: audit.clone(),
+            actor,
+            agent,
+            method_id,
+            outcome: SignInOutcome::Aborted,
+        }
+    }
+
+    pub fn end(mut self, succeeded: bool) {
+        self.outcome = if succeeded {
+            SignInOutcome::Succeeded
+        } else {
+            SignInOutcome::Failed
+        };
+    }
+}
+
+impl Drop for SignInRecord {
+    fn drop(&mut self) {
+        let ended = SignInEnded {
+            agent: self.agent.clone(),
+            method_id: self.method_id.take(),
+            outcome: self.outcome,
+        };
+        self.audit.append(self.actor.clone(), ended);
     }
 }

@@ -15,18 +15,12 @@
 //!
 //! The module must not know keys, sessions or HTTP. Its callers decide what is an event.
 //!
-//! Reading order: `chain`, `pending`, `counted`, `log`, `sign_in`, `archive` (reads without a running log).
+//! Reading order: `chain`, `counted`, `log`.
 
-mod archive;
 mod chain;
 mod counted;
 mod log;
-mod pending;
-mod sign_in;
 
-pub use archive::{Archive, ArchiveError, Verified};
-pub use chain::ChainError;
+pub use chain::{Archive, ArchiveError, ChainError, Verified};
 pub use counted::{Counted, CountedEvents};
-pub use log::Audit;
-pub use pending::pending_entry;
-pub use sign_in::SignInRecord;
+pub use log::{Audit, SignInRecord, pending_entry};

@@ -7,14 +7,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::limits::Limits;
 use crate::store::{Disk, Maintenance};
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::Limits;
 
 /// The interval between two checks of the disk.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whether commits find space on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DiskSpace {
     #[default]
@@ -97,7 +96,6 @@ impl Alarms {
         released
     }
 
-    /// Checks the store's disk.
     pub(super) fn check_disk(&self) {
         let disk = match self.store.disk() {
             Ok(disk) => disk,

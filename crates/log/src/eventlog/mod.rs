@@ -6,14 +6,13 @@
 //!
 //! Reading order:
 //!
-//! 1. `notify`, `summaries` (of changed sessions), `records`, `tenant_records`, `pending` (appended events), `queue` (jobs of the writer).
+//! 1. `notify`, `summaries` (of changed sessions), `records`, `record_pages`, `pending` (appended events), `queue` (jobs of the writer).
 //! 2. `tails` (committed events in memory), `store_reader`.
 //! 3. `state` (all of these together, and one session).
 //! 4. `writer` (append to commit), `session` (the handle), `scope` and `reader`.
-//! 5. `growth`, `retention`, `alarm`.
+//! 5. `retention`, `alarm`.
 
 mod alarm;
-mod growth;
 mod notify;
 mod pending;
 mod queue;
@@ -40,14 +39,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::limits::Limits;
 use crate::store::{Batch, Cut, EventStore, LogUsage, Maintenance, Record, Table};
 use base::shutdown::Shutdown;
-use base::types::{Epoch, Expiry, Ids, Limits, Position, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Expiry, Ids, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
-use growth::Growth;
 use queue::CommitQueue;
-use state::{LoadedSessions, Published, Shared};
+use state::{Growth, LoadedSessions, Published, Shared};
 use store_reader::{Store, StoreReader};
 
 /// Types that readers return, so that a caller that only reads does not import the store.
@@ -64,6 +63,9 @@ pub use scope::GlobalScope;
 pub use session::{Group, SessionLog};
 pub use summaries::{Summary, SummaryReader};
 pub use writer::Fatal;
+
+/// The number of record writes outside sessions that may wait for their commit. Beyond it, the next write waits.
+const MAX_QUEUED_WRITES: usize = 256;
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not start the log writer thread")]
@@ -101,10 +103,10 @@ impl EventLog {
         let store: Arc<dyn Store> = store;
         let shared = Arc::new(Shared {
             epoch: store.epoch(),
-            expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*store)),
+            expiry: Expiry::new(ids.clone(), last_time(&*store)),
             ids,
             alarms: Arc::new(Alarms::new(store.clone(), Arc::clone(&limits))),
-            queue: CommitQueue::new(limits.max_queued_writes),
+            queue: CommitQueue::new(MAX_QUEUED_WRITES),
             published: Published::new(store.tail().last_pos),
             reads: StoreReader::new(
                 Arc::clone(&store),

@@ -18,8 +18,8 @@ use std::task::{Poll, Waker};
 use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 
+use crate::limits::NOTIFY_BATCH as AT_ONCE;
 use base::shutdown::lock_or_abort;
-use base::types::limits::NOTIFY_BATCH as AT_ONCE;
 
 /// The last published position (a seq or a global position). It only grows. Subscribers are notified when it
 /// advances.
@@ -29,7 +29,6 @@ pub(super) struct Watermark {
     registrations: Mutex<Vec<Registration>>,
 }
 
-/// A wait list and the notifier that serves it.
 #[derive(Debug)]
 struct Registration {
     wait_list: Arc<WaitList>,
@@ -231,7 +230,9 @@ impl WaitList {
                 Delivery::More => *self.pass() = PassState::RunningAgain,
                 Delivery::WakeTask => {
                     waiter.waiting = false;
-                    waiter.waker.iter().for_each(Waker::wake_by_ref);
+                    if let Some(waker) = &waiter.waker {
+                        waker.wake_by_ref();
+                    }
                 }
             }
         }

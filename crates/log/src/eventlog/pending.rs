@@ -111,8 +111,8 @@ impl Pending {
         self.appended += 1;
         let chunk = self.chunks.back_mut().expect("a chunk was started above");
         let before = chunk.frames.len();
-        let (frames, seq) = (&mut chunk.frames, self.appended);
-        self.framer.frame(frames, seq, event, now);
+        self.framer
+            .frame(&mut chunk.frames, self.appended, event, now);
         chunk.last_seq = self.appended;
         let bytes = chunk.frames.len() - before;
         chunk.bytes += bytes;
@@ -181,8 +181,10 @@ impl Pending {
     pub(super) fn pop_chunk(&mut self) -> Option<(Chunk, bool)> {
         let ready = self.has_ready_chunk();
         let chunk = self.chunks.pop_front_if(|_| ready);
-        if chunk.is_some() {
-            self.before_group.iter_mut().for_each(|before| *before -= 1);
+        if chunk.is_some()
+            && let Some(before) = &mut self.before_group
+        {
+            *before -= 1;
         }
         self.queued = self.has_ready_chunk();
         chunk.map(|chunk| (chunk, self.queued))

@@ -64,8 +64,11 @@ impl<'a> RecordPages<'a> {
         if self.has_ended {
             return Ok(None);
         }
-        let (prefix, after) = (self.prefix.clone(), self.after.take());
-        let page = self.log.scan(self.table, prefix, after, self.size).await?;
+        let after = self.after.take();
+        let page = self
+            .log
+            .scan(self.table, self.prefix.clone(), after, self.size)
+            .await?;
         self.has_ended = page.len() < self.size;
         let Some((last, _)) = page.last() else {
             return Ok(None);
@@ -184,7 +187,7 @@ pub fn from_json<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 mod tests {
     use super::*;
     use crate::eventlog::testing::memory_log;
-    use base::types::Limits;
+    use crate::limits::Limits;
 
     #[tokio::test]
     async fn pages_skip_unreadable_records_and_end_with_a_cursor() {

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::store::{Batch, Delete, Put, Table};
+use crate::store::{Batch, RecordState, Table};
 
 use super::summaries::Summary;
 
 /// Records for one commit. A later change of a key wins over an earlier one.
 #[derive(Debug, Clone, Default)]
 pub struct Records {
-    pub puts: Vec<Put>,
-    pub deletes: Vec<Delete>,
+    pub changed: Vec<RecordState>,
     /// The summary of the session after the commit. [`SessionLog`](super::SessionLog) publishes it; a write
     /// without a session ignores it.
     pub summary: Option<Summary>,
@@ -21,20 +20,18 @@ pub struct Records {
 impl Records {
     #[must_use]
     pub fn put(mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
-        let (key, value) = (key.into(), value.into());
-        self.puts.push(Put { table, key, value });
+        self.changed.push(RecordState::present(table, key, value));
         self
     }
 
     #[must_use]
     pub fn delete(mut self, table: Table, key: impl Into<Vec<u8>>) -> Self {
-        let key = key.into();
-        self.deletes.push(Delete { table, key });
+        self.changed.push(RecordState::absent(table, key));
         self
     }
 
     pub fn is_empty(&self) -> bool {
-        self.puts.is_empty() && self.deletes.is_empty() && self.summary.is_none()
+        self.changed.is_empty() && self.summary.is_none()
     }
 }
 
@@ -45,16 +42,12 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Adds the puts, then the deletes. Returns their size in bytes.
+    /// Returns the size of the records in bytes.
     pub(super) fn add(&mut self, records: Records) -> usize {
         let mut bytes = 0;
-        for Put { table, key, value } in records.puts {
-            bytes += key.len() + value.len();
-            self.last.insert((table, key), Some(value));
-        }
-        for Delete { table, key } in records.deletes {
-            bytes += key.len();
-            self.last.insert((table, key), None);
+        for RecordState { table, key, value } in records.changed {
+            bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+            self.last.insert((table, key), value);
         }
         bytes
     }
@@ -65,11 +58,9 @@ impl Changes {
     }
 
     pub(super) fn write_to(self, batch: &mut Batch) {
-        for ((table, key), value) in self.last {
-            match value {
-                Some(value) => batch.puts.push(Put { table, key, value }),
-                None => batch.deletes.push(Delete { table, key }),
-            }
-        }
+        let records = self.last.into_iter();
+        batch
+            .records
+            .extend(records.map(|((table, key), value)| RecordState { table, key, value }));
     }
 }

@@ -13,21 +13,20 @@ use tokio::time::Instant;
 
 use super::state::Shared;
 use super::store_reader::Store;
-use crate::store::{Batch, Cut, Delete, LogUsage, Pruned, ReadError, RunHeader, Table};
+use crate::store::{Batch, Cut, LogUsage, Pruned, ReadError, RecordState, RunHeader, Table};
 use base::shutdown::Shutdown;
 use base::types::{SessionId, Timestamp};
 
-/// The interval between two passes over all logs.
 const PASS_INTERVAL: Duration = Duration::from_mins(1);
-/// The interval between two passes over tombstones.
+/// The interval between two passes over tombstones. They live for days, and each pass reads all of them.
 const TOMBSTONE_INTERVAL: Duration = Duration::from_hours(1);
+/// The time for which `session.deleted` remains on `/v1/events`, at most `Limits::max_log_age`.
+const TOMBSTONE_MAX_AGE: Duration = Duration::from_hours(7 * 24);
 /// The number of logs, runs or records in one step. It bounds the time for which a commit waits.
 const STEP: usize = 64;
 
 /// Keeps the logs within their limits until the log closes.
 pub(super) async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
-    // Tombstones live for days, and each pass reads all of them.
-    let tombstones = (shared.limits.deleted_max_age / 24).min(TOMBSTONE_INTERVAL);
     let mut tombstones_at = Instant::now();
     loop {
         tokio::select! {
@@ -39,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>, shutdown: Shutdown) {
         shared.published.read_cache().evict_if_unused();
         let forget = Instant::now() >= tombstones_at;
         if forget {
-            tombstones_at = Instant::now() + tombstones;
+            tombstones_at = Instant::now() + TOMBSTONE_INTERVAL;
         }
         let passed = tokio::select! {
             passed = pass(&shared, forget) => passed,
@@ -70,10 +69,10 @@ pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadEr
 
 /// Deletes expired tombstones, together with the last events of their sessions.
 async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
-    let old = shared.expired_before(shared.limits.deleted_max_age);
+    let old = shared.expired_before(TOMBSTONE_MAX_AGE);
     let mut after = None;
     loop {
-        let from: Option<Vec<u8>> = after.clone();
+        let from: Option<Vec<u8>> = after.take();
         let scan =
             move |store: &dyn Store| store.scan(Table::Tombstone, b"", from.as_deref(), STEP);
         let found = shared.reads.blocking(scan).await?;
@@ -89,8 +88,8 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
             if Timestamp::from_millis(i64::from_be_bytes(millis)) < old {
                 let id = SessionId::from_uuid(uuid::Uuid::from_bytes(id));
                 batch.erase.push(id);
-                let table = Table::Tombstone;
-                batch.deletes.push(Delete { table, key });
+                let gone = RecordState::absent(Table::Tombstone, key);
+                batch.records.push(gone);
             }
         }
         if batch.erase.is_empty() {

@@ -84,8 +84,8 @@ impl SessionLog {
         self.enter_queue(pending);
     }
 
-    /// Begins a group: all events and records that are appended before its drop are committed together, with the records of
-    /// [`Group::put`]. The caller must not wait meanwhile.
+    /// Begins a group: all events and records that are appended before the group is dropped are committed together,
+    /// with the records of [`Group::put`]. The caller must not await anything before it drops the group.
     pub fn begin_group(&self) -> Group {
         self.state.pending().begin_group();
         Group(self.clone())
@@ -128,7 +128,7 @@ impl SessionLog {
         self.state.committed.last()
     }
 
-    /// Bytes that are not committed yet. The owner stops accepting input above `Limits::max_uncommitted_bytes`.
+    /// Bytes that are not committed yet. The owner stops accepting input above a bound.
     pub fn pending_bytes(&self) -> usize {
         self.state.pending().bytes()
     }
@@ -186,7 +186,8 @@ impl SessionLog {
         let mut runs = self.read_tail(after, max_bytes);
         let mut cursor = after;
         while runs.is_empty() && cursor < committed {
-            let (reads, session) = (&self.state.shared.reads, self.state.id);
+            let reads = &self.state.shared.reads;
+            let session = self.state.id;
             let read = move |store: &dyn Store| store.read(session, cursor, max_bytes);
             match reads.skip_damage(reads.blocking(read).await)? {
                 Ok(read) => {
@@ -201,7 +202,8 @@ impl SessionLog {
     }
 
     fn read_tail(&self, after: u64, max_bytes: usize) -> Vec<Run> {
-        let (mut cursor, mut bytes) = (after, 0);
+        let mut cursor = after;
+        let mut bytes = 0;
         let mut runs = Vec::new();
         let tail = self.state.tail();
         while bytes < max_bytes || runs.is_empty() {

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::alarm::Alarms;
-use super::growth::Growth;
 use super::notify::Watermark;
 use super::pending::Pending;
 use super::queue::{CommitQueue, Job};
@@ -16,9 +15,10 @@ use super::scope::ReaderRegistry;
 use super::store_reader::{Store, StoreReader};
 use super::summaries::Summaries;
 use super::tails::{ReadCache, SessionTail, Tails};
+use crate::limits::Limits;
 use crate::store::{LogUsage, ReadError, Run, Table};
 use base::shutdown::lock_or_abort;
-use base::types::{Epoch, Expiry, Ids, Limits, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Expiry, Ids, SessionId, Tenant, Timestamp};
 
 /// The state that all parts of the log share.
 #[derive(Debug)]
@@ -86,6 +86,29 @@ impl LoadedSessions {
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.states().is_empty()
+    }
+}
+
+/// Stored bytes that were written since the last pass of retention.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    bytes: AtomicU64,
+    threshold_reached: Notify,
+}
+
+impl Growth {
+    /// Adds committed bytes. Triggers an early pass when they exceed an eighth of a limit.
+    pub(super) fn add(&self, bytes: u64, limits: &Limits) {
+        const PART: u64 = 8;
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes >= limits.max_session_log_bytes.min(limits.max_total_log_bytes) / PART {
+            self.bytes.store(0, Ordering::Relaxed);
+            self.threshold_reached.notify_one();
+        }
+    }
+
+    pub(super) async fn wait_for_threshold(&self) {
+        self.threshold_reached.notified().await;
     }
 }
 

@@ -101,7 +101,6 @@ impl TenantSummaries {
 }
 
 impl Changes {
-    /// Returns the number of the change.
     fn push(&mut self, session: SessionId, summary: Summary) -> u64 {
         self.last += 1;
         self.bytes += summary.bytes();
@@ -220,7 +219,9 @@ mod tests {
 
     #[test]
     fn a_reader_gets_the_latest_state_of_each_session_of_its_tenant() {
-        let (all, tenant, ids) = (Summaries::default(), Tenant::default(), Ids::system());
+        let all = Summaries::default();
+        let tenant = Tenant::default();
+        let ids = Ids::system();
         let [a, b] = [ids.session(), ids.session()];
         all.publish(&tenant, a, listed("nobody reads"));
         let mut reader = all.reader(&tenant);
@@ -244,7 +245,9 @@ mod tests {
 
     #[test]
     fn a_page_has_an_end_and_a_later_change_waits_for_the_next_round() {
-        let (all, tenant, ids) = (Summaries::default(), Tenant::default(), Ids::system());
+        let all = Summaries::default();
+        let tenant = Tenant::default();
+        let ids = Ids::system();
         let mut reader = all.reader(&tenant);
         let [a, b] = [ids.session(), ids.session()];
         all.publish(&tenant, a, listed("1"));
@@ -259,8 +262,11 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_a_late_reader_learns_of_the_loss_once() {
-        let (all, tenant, ids) = (Summaries::default(), Tenant::default(), Ids::system());
-        let (mut late, mut early) = (all.reader(&tenant), all.reader(&tenant));
+        let all = Summaries::default();
+        let tenant = Tenant::default();
+        let ids = Ids::system();
+        let mut late = all.reader(&tenant);
+        let mut early = all.reader(&tenant);
         for _ in 0..MAX_CHANGES {
             all.publish(&tenant, ids.session(), listed("small"));
         }

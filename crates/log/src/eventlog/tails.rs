@@ -38,7 +38,10 @@ impl SessionTail {
     pub(super) fn after(&self, seq: u64) -> Option<Run> {
         let at = self.runs.partition_point(|run| run.last_seq <= seq);
         let run = self.runs.get(at)?;
-        run.after(seq).filter(|_| run.first_seq <= seq + 1)
+        if run.first_seq > seq + 1 {
+            return None;
+        }
+        run.after(seq)
     }
 
     pub(super) fn positions(&self) -> impl Iterator<Item = u64> {
@@ -133,7 +136,10 @@ impl ReadCache {
     /// The cached events that directly follow `seq`.
     pub(super) fn after(&mut self, session: SessionId, seq: u64) -> Option<Run> {
         let ((of, _), run) = self.runs.range(..=(session, seq + 1)).next_back()?;
-        let found = run.after(seq).filter(|_| *of == session);
+        if *of != session {
+            return None;
+        }
+        let found = run.after(seq);
         self.used |= found.is_some();
         found
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{EventLog, Fatal, Records, SessionLog};
+use crate::limits::Limits;
 use crate::store::{EventStore, Maintenance, MemoryStore};
 use base::shutdown::Shutdown;
-use base::types::{Ids, Limits, SessionId, Tenant};
+use base::types::{Ids, SessionId, Tenant};
 use events::event::{Event, Members};
 
 /// A timeout for waits in tests.

@@ -3,12 +3,15 @@
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-use base::types::{Ids, Limits, SessionId, Tenant};
+use bytes::Bytes;
+
+use crate::limits::Limits;
+use base::types::{Ids, SessionId, Tenant};
 
 use super::memory::MemoryStore;
 use super::{
-    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, Put, RecordStore, Run,
-    RunHeader, SqliteStore, Table,
+    Batch, CommitError, Cut, EventStore, Maintenance, RecordState, RecordStore, Run, RunHeader,
+    SqliteStore, Table,
 };
 
 pub(crate) fn session(number: u8) -> SessionId {
@@ -63,29 +66,6 @@ pub(crate) fn noise_of(number: u8, seq: u64, length: usize) -> String {
     noise(u64::from(number) << 32 | seq, length)
 }
 
-pub(crate) fn put(table: Table, key: &str, value: &str) -> Put {
-    Put {
-        table,
-        key: key.into(),
-        value: value.to_owned().into(),
-    }
-}
-
-fn delete(table: Table, key: &str) -> Delete {
-    Delete {
-        table,
-        key: key.into(),
-    }
-}
-
-fn expect(table: Table, key: &str, value: Option<&str>) -> Expect {
-    Expect {
-        table,
-        key: key.into(),
-        value: value.map(|value| value.to_owned().into()),
-    }
-}
-
 pub(crate) fn append(store: &dyn RecordStore, runs: Vec<Run>) -> Vec<u64> {
     let batch = Batch {
         runs,
@@ -119,7 +99,8 @@ fn read_everything(
     after_pos: u64,
     max_bytes: usize,
 ) -> Vec<(u64, SessionId, u64)> {
-    let (mut cursor, mut found) = (after_pos, Vec::new());
+    let mut cursor = after_pos;
+    let mut found = Vec::new();
     while cursor < store.tail().last_pos {
         let page = store
             .read_all(cursor, max_bytes, &|_, _| true)
@@ -140,19 +121,21 @@ fn rejected_batch_changes_nothing(store: &(impl EventStore + Maintenance)) {
     append(store, vec![run(1, 1..=2)]);
     store
         .commit(&Batch {
-            puts: vec![put(Table::Key, "a", "1")],
+            records: vec![RecordState::present(Table::Key, "a", "1")],
             ..Batch::default()
         })
         .unwrap();
     let refused = Batch {
         expect: vec![
-            expect(Table::Key, "a", Some("1")),
-            expect(Table::Key, "b", Some("1")),
+            RecordState::present(Table::Key, "a", "1"),
+            RecordState::present(Table::Key, "b", "1"),
         ],
         erase: vec![session(1)],
         runs: vec![run(2, 1..=2)],
-        puts: vec![put(Table::Key, "c", "1")],
-        deletes: vec![delete(Table::Key, "a")],
+        records: vec![
+            RecordState::present(Table::Key, "c", "1"),
+            RecordState::absent(Table::Key, "a"),
+        ],
         ..Batch::default()
     };
     let error = store.commit(&refused).unwrap_err();
@@ -168,10 +151,14 @@ fn rejected_batch_changes_nothing(store: &(impl EventStore + Maintenance)) {
 }
 
 fn expected_records_are_compared_and_set(store: &(impl EventStore + Maintenance)) {
-    let step = |expected: Option<&str>, then: &str| {
+    let step = |expected: Option<&'static str>, then: &'static str| {
         store.commit(&Batch {
-            expect: vec![expect(Table::Meta, "k", expected)],
-            puts: vec![put(Table::Meta, "k", then)],
+            expect: vec![RecordState {
+                table: Table::Meta,
+                key: "k".into(),
+                value: expected.map(Bytes::from),
+            }],
+            records: vec![RecordState::present(Table::Meta, "k", then)],
             ..Batch::default()
         })
     };
@@ -182,7 +169,10 @@ fn expected_records_are_compared_and_set(store: &(impl EventStore + Maintenance)
     assert_eq!(value(store, Table::Meta, "k").as_deref(), Some("x"));
     assert_eq!(value(store, Table::Key, "k"), None, "tables are separate");
     let gone = Batch {
-        deletes: vec![delete(Table::Meta, "k"), delete(Table::Meta, "z")],
+        records: vec![
+            RecordState::absent(Table::Meta, "k"),
+            RecordState::absent(Table::Meta, "z"),
+        ],
         ..Batch::default()
     };
     store.commit(&gone).unwrap();
@@ -199,7 +189,8 @@ fn read_starts_after_any_event(store: &(impl EventStore + Maintenance)) {
     }
     for after in 0..=9 {
         for max_bytes in [1, 150, 10_000] {
-            let (mut cursor, mut found) = (after, Vec::new());
+            let mut cursor = after;
+            let mut found = Vec::new();
             while cursor < 9 {
                 let runs = store.read(session(1), cursor, max_bytes).unwrap();
                 assert_eq!(runs[0].first_seq, cursor + 1);
@@ -312,19 +303,19 @@ fn erased_positions_are_not_reused(store: &(impl EventStore + Maintenance)) {
 
 fn scan_is_ordered_and_bounded_by_prefix(store: &(impl EventStore + Maintenance)) {
     let keys = ["b", "a/2", "a/1", "a/10", "a", "a0", "\u{ff}"];
-    let puts = keys
+    let records = keys
         .iter()
-        .map(|key| put(Table::Prompt, key, key))
+        .map(|key| RecordState::present(Table::Prompt, *key, *key))
         .collect();
     store
         .commit(&Batch {
-            puts,
+            records,
             ..Batch::default()
         })
         .unwrap();
     store
         .commit(&Batch {
-            puts: vec![put(Table::Request, "a/3", "")],
+            records: vec![RecordState::present(Table::Request, "a/3", "")],
             ..Batch::default()
         })
         .unwrap();

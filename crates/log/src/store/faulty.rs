@@ -14,7 +14,6 @@ use super::{
     Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 
-/// The outcome of a commit or a prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Commit,
@@ -39,7 +38,6 @@ struct Script {
     /// The outcomes of the next calls, one each. Afterwards `always` applies.
     next: VecDeque<Outcome>,
     always: Outcome,
-    /// The error that reads return, if any.
     reads: Option<fn() -> ReadError>,
     /// The number of reads of a session's runs.
     run_reads: usize,
@@ -51,7 +49,8 @@ struct Script {
 
 impl FaultyStore {
     pub fn new(always: Outcome) -> Self {
-        let (next, batches) = (VecDeque::new(), Vec::new());
+        let next = VecDeque::new();
+        let batches = Vec::new();
         let script = Script {
             next,
             always,

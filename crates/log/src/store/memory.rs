@@ -145,12 +145,12 @@ impl RecordStore for MemoryStore {
         }
         let runs = batch.runs.iter();
         let heads = runs.map(|run| maps.append(run, time)).collect();
-        for put in &batch.puts {
-            let key = (put.table, put.key.clone());
-            maps.records.insert(key, put.value.clone());
-        }
-        for delete in &batch.deletes {
-            maps.records.remove(&(delete.table, delete.key.clone()));
+        for record in &batch.records {
+            let key = (record.table, record.key.clone());
+            match &record.value {
+                Some(value) => maps.records.insert(key, value.clone()),
+                None => maps.records.remove(&key),
+            };
         }
         Ok(heads)
     }

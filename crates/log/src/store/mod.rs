@@ -10,11 +10,10 @@
 //! This module owns durable data and the epoch. It knows runs, positions and records. It must not know ACP or
 //! readers.
 //!
-//! Reading order: `run`, `ports` (records, the ports, their errors), `memory` and `sqlite` (the adapters), `usage`
-//! (log sizes in memory).
+//! Reading order: `run`, `ports` (records, the ports, their errors), `sqlite` (the adapter), `usage` (log sizes in
+//! memory). Tests compare `sqlite` with the simpler `memory`.
 
 mod ports;
-mod memory;
 mod run;
 mod sqlite;
 mod usage;
@@ -23,11 +22,14 @@ mod usage;
 pub(crate) mod contract;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
+#[cfg(any(test, feature = "testing"))]
+mod memory;
 
+#[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryStore;
 pub use ports::{
-    Batch, BoxError, CommitError, Cut, Delete, Disk, EventStore, Expect, LogUsage, Maintenance,
-    Page, Pruned, Put, ReadError, Record, RecordStore, Table, Tail,
+    Batch, BoxError, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned,
+    ReadError, Record, RecordState, RecordStore, Table, Tail,
 };
 pub use run::{Run, RunHeader};
 pub use sqlite::{

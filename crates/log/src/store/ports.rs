@@ -111,27 +111,30 @@ pub enum Table {
     Conversation = 25,
 }
 
-/// Writes a record and replaces an earlier record with the same key.
+/// A record that a commit writes or expects. `None` as the value: there is no record with this key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Put {
-    pub table: Table,
-    pub key: Vec<u8>,
-    pub value: Bytes,
-}
-
-/// Deletes a record. Has no effect if the record does not exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delete {
-    pub table: Table,
-    pub key: Vec<u8>,
-}
-
-/// The value that a record must have at the commit. `None`: the record must not exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expect {
+pub struct RecordState {
     pub table: Table,
     pub key: Vec<u8>,
     pub value: Option<Bytes>,
+}
+
+impl RecordState {
+    pub fn present(table: Table, key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
+        Self {
+            table,
+            key: key.into(),
+            value: Some(value.into()),
+        }
+    }
+
+    pub fn absent(table: Table, key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            table,
+            key: key.into(),
+            value: None,
+        }
+    }
 }
 
 /// A record that a scan returns: key and value.
@@ -161,15 +164,15 @@ pub trait RecordStore: Send + Sync + Debug {
     ) -> Result<Vec<Record>, ReadError>;
 }
 
-/// The changes of one commit. The key of a record is in `puts` or in `deletes`, never in both.
+/// The changes of one commit.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
-    pub expect: Vec<Expect>,
+    pub expect: Vec<RecordState>,
     /// Sessions whose runs are all deleted before `runs` are appended.
     pub erase: Vec<SessionId>,
     pub runs: Vec<Run>,
-    pub puts: Vec<Put>,
-    pub deletes: Vec<Delete>,
+    /// The records after the commit. The last state of a key counts.
+    pub records: Vec<RecordState>,
     /// The commit time of the runs. `None`: the store reads its own clock.
     pub time: Option<Timestamp>,
 }

@@ -1,5 +1,6 @@
 //! Requests to `/acp` of a gateway over HTTP/1.1.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,12 +8,13 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::bridge::{Post, PostError};
-use base::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
 use outgoing::{self, Client, EventStream, SilenceTimeout, read_body};
-use wire::jsonrpc::{self, Message, RpcError};
+use wire::acp::headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
+use wire::jsonrpc::{self, MAX_DEPTH, Message, RpcError};
 
 /// The gateway accepts a message at once.
 const POST_TIMEOUT: Duration = Duration::from_mins(1);
@@ -23,7 +25,6 @@ const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
 /// The maximum size of one event. The gateway sends no larger message.
 const MAX_EVENT_BYTES: usize = 256 << 20;
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
-const MAX_DEPTH: usize = 128;
 
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -32,12 +33,10 @@ pub struct Target {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct GatewayClient(Client);
-
-#[derive(Debug, Clone)]
 pub(super) struct Connection {
-    pub(super) target: Target,
-    pub(super) id: HeaderValue,
+    http: Arc<Client>,
+    target: Target,
+    id: HeaderValue,
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -49,68 +48,50 @@ pub(super) enum RequestError {
     Failed(String),
 }
 
-impl From<outgoing::RequestError> for RequestError {
-    fn from(error: outgoing::RequestError) -> Self {
-        Self::Failed(error.to_string())
+/// Sends `initialize`. Returns the connection with the result, or the JSON-RPC error of the gateway.
+pub(super) async fn initialize(
+    http: Arc<Client>,
+    target: Target,
+    body: Bytes,
+) -> Result<Result<(Connection, Box<RawValue>), RpcError>, RequestError> {
+    let request = with_json(request(Method::POST, &target), body);
+    let response = within(INITIALIZE_TIMEOUT, http.send(request)).await?;
+    if response.status() != StatusCode::OK {
+        return Err(rejection(response).await);
     }
+    let id = response.headers().get(CONNECTION_ID).cloned();
+    let body = within(POST_TIMEOUT, read(response)).await?;
+    let Ok(Message::Response { outcome, .. }) = jsonrpc::parse(&body, MAX_DEPTH) else {
+        return Err(no_gateway(&target));
+    };
+    Ok(match outcome {
+        Ok(result) => {
+            let id = id.ok_or_else(|| no_gateway(&target))?;
+            Ok((Connection { http, target, id }, result))
+        }
+        Err(error) => Err(error),
+    })
 }
 
-impl GatewayClient {
-    pub(super) fn new(client: Client) -> Self {
-        Self(client)
+fn no_gateway(target: &Target) -> RequestError {
+    RequestError::Failed(format!("no ACP gateway answers at {}", target.url))
+}
+
+impl Connection {
+    fn request(&self, method: Method) -> Request<Full<Bytes>> {
+        let mut request = request(method, &self.target);
+        request.headers_mut().insert(CONNECTION_ID, self.id.clone());
+        request
     }
 
-    pub(super) fn http(&self) -> &Client {
-        &self.0
-    }
-
-    pub(super) async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, RequestError> {
-        Ok(self.0.send(request).await?)
-    }
-
-    /// Sends `initialize`. Returns the connection with the result, or the JSON-RPC error of the gateway.
-    pub(super) async fn initialize(
-        &self,
-        target: Target,
-        body: Bytes,
-    ) -> Result<Result<(Connection, Box<serde_json::value::RawValue>), RpcError>, RequestError>
-    {
-        let request = with_json(request(Method::POST, &target), body);
-        let response = within(INITIALIZE_TIMEOUT, self.send(request)).await?;
-        if response.status() != StatusCode::OK {
-            return Err(rejection(response).await);
-        }
-        let headers = response.headers().clone();
-        let body = within(POST_TIMEOUT, read(response)).await?;
-        let url = target.url.clone();
-        let invalid = || RequestError::Failed(format!("no ACP gateway answers at {url}"));
-        let Ok(Message::Response { outcome, .. }) = jsonrpc::parse(&body, MAX_DEPTH) else {
-            return Err(invalid());
-        };
-        match outcome {
-            Ok(result) => {
-                let id = headers.get(CONNECTION_ID).cloned().ok_or_else(invalid)?;
-                Ok(Ok((Connection { target, id }, result)))
-            }
-            Err(error) => Ok(Err(error)),
-        }
-    }
-
-    pub(super) async fn post(
-        &self,
-        connection: &Connection,
-        post: Post,
-    ) -> Result<Result<(), PostError>, RequestError> {
-        let mut request = with_json(request_on(Method::POST, connection), post.body);
+    pub(super) async fn post(&self, post: Post) -> Result<Result<(), PostError>, RequestError> {
+        let mut request = with_json(self.request(Method::POST), post.body);
         if let Some(session) = post.session
             && let Ok(session) = HeaderValue::try_from(&*session)
         {
             request.headers_mut().insert(SESSION_ID, session);
         }
-        let response = within(POST_TIMEOUT, self.send(request)).await?;
+        let response = within(POST_TIMEOUT, self.http.send(request)).await?;
         match response.status() {
             status if status.is_success() => Ok(Ok(())),
             StatusCode::TOO_MANY_REQUESTS => Ok(Err(PostError::Busy)),
@@ -127,11 +108,10 @@ impl GatewayClient {
     /// Opens the stream of the connection or of a session, after the SSE id `last`.
     pub(super) async fn stream(
         &self,
-        connection: &Connection,
         session: Option<&str>,
         last: Option<&str>,
     ) -> Result<EventStream, RequestError> {
-        let mut request = request_on(Method::GET, connection);
+        let mut request = self.request(Method::GET);
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         for (name, value) in [(SESSION_ID, session), (LAST_EVENT_ID, last)] {
@@ -140,7 +120,7 @@ impl GatewayClient {
                 headers.insert(name, HeaderValue::try_from(value).map_err(invalid)?);
             }
         }
-        let response = within(POST_TIMEOUT, self.send(request)).await?;
+        let response = within(POST_TIMEOUT, self.http.send(request)).await?;
         if response.status() != StatusCode::OK {
             return Err(rejection(response).await);
         }
@@ -150,9 +130,9 @@ impl GatewayClient {
     }
 
     /// Ends a connection. Failures have no effect, because the gateway ends idle connections itself.
-    pub(super) async fn delete(&self, connection: &Connection) {
-        let request = request_on(Method::DELETE, connection);
-        if let Err(error) = within(DELETE_TIMEOUT, self.send(request)).await {
+    pub(super) async fn delete(&self) {
+        let request = self.request(Method::DELETE);
+        if let Err(error) = within(DELETE_TIMEOUT, self.http.send(request)).await {
             tracing::debug!(%error, "could not end a connection at the gateway");
         }
     }
@@ -167,13 +147,6 @@ pub(super) fn request(method: Method, target: &Target) -> Request<Full<Bytes>> {
     request
 }
 
-fn request_on(method: Method, connection: &Connection) -> Request<Full<Bytes>> {
-    let mut request = request(method, &connection.target);
-    let id = connection.id.clone();
-    request.headers_mut().insert(CONNECTION_ID, id);
-    request
-}
-
 pub(super) fn with_json(mut request: Request<Full<Bytes>>, body: Bytes) -> Request<Full<Bytes>> {
     let json = HeaderValue::from_static("application/json");
     request.headers_mut().insert(CONTENT_TYPE, json);
@@ -183,18 +156,21 @@ pub(super) fn with_json(mut request: Request<Full<Bytes>>, body: Bytes) -> Reque
 
 pub(super) async fn within<T>(
     limit: Duration,
-    request: impl Future<Output = Result<T, RequestError>>,
+    request: impl Future<Output = Result<T, outgoing::RequestError>>,
 ) -> Result<T, RequestError> {
-    let detail = format!("no response within {} seconds", limit.as_secs());
-    let response = timeout(limit, request).await;
-    response.unwrap_or(Err(RequestError::Failed(detail)))
+    match timeout(limit, request).await {
+        Ok(response) => response.map_err(|error| RequestError::Failed(error.to_string())),
+        Err(_) => Err(RequestError::Failed(format!(
+            "no response within {} seconds",
+            limit.as_secs()
+        ))),
+    }
 }
 
-pub(super) async fn read(response: Response<Incoming>) -> Result<Bytes, RequestError> {
-    Ok(read_body(response, MAX_RESPONSE_BYTES).await?)
+pub(super) async fn read(response: Response<Incoming>) -> Result<Bytes, outgoing::RequestError> {
+    read_body(response, MAX_RESPONSE_BYTES).await
 }
 
-/// The error for a status, with the message of the gateway.
 async fn rejection(response: Response<Incoming>) -> RequestError {
     let status = response.status();
     let body = within(DELETE_TIMEOUT, read(response)).await;

@@ -7,23 +7,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::bridge::{Bridge, Effect, Post, PostError, Settings};
-use super::client::{Connection, GatewayClient, RequestError, Target};
-use super::editor::{self, Editor, Lines};
+use super::client::{Connection, RequestError, Target, initialize};
 use super::path_map::PathMap;
-use crate::translate::ClientProtocol;
+use crate::stdio::{self, Lines, MAX_LINE_BYTES, Unwritten};
+use crate::translate::{ClientProtocol, Served, receive};
 use base::shutdown::Shutdown;
 use outgoing::{Backoff, Client, Event};
 use wire::jsonrpc::RpcError;
 
 const QUEUE_LINES: usize = 16;
-/// The size of lines for an editor that does not read, above which the streams are not read.
-const MAX_UNREAD_BYTES: usize = 1 << 20;
 /// The time for unsent messages and unwritten lines after the end of stdin.
 const END_GRACE: Duration = Duration::from_secs(1);
 /// A connection that lasted this long was stable: the next reconnect begins with the shortest delay.
@@ -32,14 +30,13 @@ const STABLE: Duration = Duration::from_secs(5);
 pub struct Options {
     pub locator: Arc<dyn Locator>,
     pub http: Client,
-    /// Ask the gateway to accept the folders of new sessions.
     pub allow_folders: bool,
     /// The command of this process, for terminal methods of sign-ins.
     pub command: Vec<String>,
     /// The existing session that the editor's `session/new` loads instead of creating one.
     pub session: Option<String>,
     pub paths: PathMap,
-    pub protocol: Option<Box<dyn ClientProtocol>>,
+    pub protocol: Box<dyn ClientProtocol>,
     /// A name under which the gateway recognizes this process.
     pub client: String,
 }
@@ -61,13 +58,10 @@ pub async fn run(
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: impl Future<Output = ()>,
 ) -> Result<(), AttachError> {
-    let http = GatewayClient::new(options.http);
     let shutdown = Shutdown::new();
-    let (lines, inputs) = mpsc::channel(QUEUE_LINES);
-    let reader = BufReader::with_capacity(64 << 10, input);
-    drop(shutdown.spawn_client(editor::read(reader, lines)));
+    let inputs = Lines::read(&shutdown, input, MAX_LINE_BYTES);
     let (output_lines, unwritten) = mpsc::channel(QUEUE_LINES);
-    let writer = shutdown.spawn_client(editor::write(output, unwritten));
+    let writer = shutdown.spawn_client(stdio::write(output, unwritten));
     let settings = Settings {
         session: options.session.map(Into::into),
         paths: options.paths,
@@ -76,14 +70,15 @@ pub async fn run(
     };
     let driver = Driver {
         bridge: Bridge::new(settings, options.client),
-        tasks: Tasks::new(http, options.locator, shutdown),
+        tasks: Tasks::new(Arc::new(options.http), options.locator, shutdown),
         connection: None,
         previous: None,
         backoff: Backoff::default(),
         connected_at: None,
         renewal: Renewal::NotNeeded,
         paused: None,
-        editor: Editor::new(options.protocol),
+        editor: options.protocol,
+        to_editor: Unwritten::default(),
         denied: None,
         last_failure: String::new(),
     };
@@ -111,8 +106,8 @@ struct Driver {
     renewal: Renewal,
     /// No message is sent until then.
     paused: Option<Instant>,
-    editor: Editor,
-    /// Why the gateway does not accept this client.
+    editor: Box<dyn ClientProtocol>,
+    to_editor: Unwritten,
     denied: Option<String>,
     /// The last failure in the log. A failure that repeats is logged once.
     last_failure: String,
@@ -121,7 +116,7 @@ struct Driver {
 impl Driver {
     async fn run(
         mut self,
-        mut inputs: mpsc::Receiver<Lines>,
+        mut inputs: Lines,
         lines: mpsc::Sender<Bytes>,
         mut writer: JoinHandle<io::Result<()>>,
         stop: impl Future<Output = ()>,
@@ -132,25 +127,24 @@ impl Driver {
         loop {
             self.apply_effects();
             self.send_next();
-            if (self.denied.is_some() || self.editor.is_ending()) && ends_at.is_none() {
+            if (self.denied.is_some() || self.editor.has_ended()) && ends_at.is_none() {
                 ends_at = Some(Instant::now() + END_GRACE);
             }
-            let is_done = self.editor.is_written() && !self.bridge.has_unsent();
+            let is_done = self.to_editor.lines.is_empty() && !self.bridge.has_unsent();
             if ends_at.is_some_and(|end| is_done || end <= Instant::now()) {
                 break;
             }
-            let may_receive = self.editor.unwritten_bytes() <= MAX_UNREAD_BYTES;
+            let may_receive = self.to_editor.has_room();
             tokio::select! {
-                permit = lines.reserve(), if !self.editor.is_written() => {
-                    if let (Ok(permit), Some(line)) = (permit, self.editor.next_line()) {
+                permit = lines.reserve(), if !self.to_editor.lines.is_empty() => {
+                    if let (Ok(permit), Some(line)) = (permit, self.to_editor.pop()) {
                         permit.send(line);
                     }
                 }
-                line = inputs.recv(), if may_receive && ends_at.is_none() => match line {
+                line = inputs.next(), if may_receive && ends_at.is_none() => match line {
                     Some(Ok(line)) => {
-                        for input in self.editor.received(line) {
-                            self.bridge.line(input);
-                        }
+                        let served = receive(&mut *self.editor, line);
+                        self.serve(served);
                     }
                     None => ends_at = Some(Instant::now() + END_GRACE),
                     Some(Err(error)) => {
@@ -175,7 +169,7 @@ impl Driver {
         };
         let deleted = async {
             if let Some(connection) = &self.connection {
-                self.tasks.client.delete(connection).await;
+                connection.delete().await;
             }
         };
         tokio::join!(written, deleted);
@@ -190,9 +184,8 @@ impl Driver {
         while let Some(effect) = self.bridge.next_effect() {
             match effect {
                 Effect::Write(line) => {
-                    for input in self.editor.write(line) {
-                        self.bridge.line(input);
-                    }
+                    let served = self.editor.agent_line(line);
+                    self.serve(served);
                 }
                 Effect::Connect => self.connect(),
                 Effect::OpenStream { session, last } => {
@@ -203,6 +196,15 @@ impl Driver {
                 Effect::CloseStream(session) => self.tasks.close_stream(&session),
                 Effect::Pause => self.paused = Some(Instant::now() + self.backoff.next_delay()),
             }
+        }
+    }
+
+    fn serve(&mut self, served: Served) {
+        for line in served.to_client {
+            self.to_editor.push(line);
+        }
+        for message in served.to_agent {
+            self.bridge.message(message);
         }
     }
 
@@ -240,8 +242,11 @@ impl Driver {
 
     fn report(&mut self, report: Report) {
         match report {
-            Report::Connected(Ok(Ok((connection, result)))) => self.connected(connection, result),
-            Report::Connected(Ok(Err(error))) => self.rejected(error),
+            Report::Connected(Ok((connection, result))) => self.connected(connection, result),
+            Report::Connected(Err(error)) => {
+                self.last_failure.clone_from(&error.message);
+                self.bridge.connected(Err(error));
+            }
             Report::Posted(Ok(posted)) => {
                 if matches!(posted, Err(PostError::Lost | PostError::Gone)) {
                     self.log_failure("the gateway has ended the connection");
@@ -260,16 +265,12 @@ impl Driver {
                 self.log_failure(&reason);
                 self.bridge.posted(Err(PostError::Lost));
             }
-            Report::Connected(Err(RequestError::Failed(reason)))
-            | Report::Ended(RequestError::Failed(reason)) => {
+            Report::Ended(RequestError::Failed(reason)) => {
                 self.log_failure(&reason);
                 self.bridge.lost();
             }
-            Report::Connected(Err(RequestError::Denied(reason)))
-            | Report::Posted(Err(RequestError::Denied(reason)))
-            | Report::Ended(RequestError::Denied(reason)) => {
-                self.denied(reason);
-            }
+            Report::Posted(Err(RequestError::Denied(reason)))
+            | Report::Ended(RequestError::Denied(reason)) => self.denied(reason),
         }
     }
 
@@ -303,11 +304,6 @@ impl Driver {
         self.bridge.connected(Ok(result));
     }
 
-    fn rejected(&mut self, error: RpcError) {
-        self.last_failure.clone_from(&error.message);
-        self.bridge.connected(Err(error));
-    }
-
     fn log_failure(&mut self, reason: &str) {
         if self.last_failure != reason {
             tracing::warn!(reason, "no connection to the gateway; retrying");
@@ -324,7 +320,6 @@ async fn wait_until(time: Option<Instant>) {
     }
 }
 
-/// The maximum number of messages that wait for the driver.
 const QUEUE_MESSAGES: usize = 16;
 
 /// The gateway of the bridge. The methods block.
@@ -336,7 +331,6 @@ pub trait Locator: Send + Sync {
     /// Whether the gateway creates another key in place of a rejected one.
     fn renews_keys(&self) -> bool;
 
-    /// Asks the gateway to accept folders of the editor.
     fn allow(&self, folders: &[String]) -> Result<(), AllowError>;
 }
 
@@ -349,52 +343,36 @@ pub enum AllowError {
 
 #[derive(Debug)]
 enum Report {
-    Connected(Result<Result<(Connection, Box<RawValue>), RpcError>, RequestError>),
+    Connected(Result<(Connection, Box<RawValue>), RpcError>),
     Posted(Result<Result<(), PostError>, RequestError>),
     Opened(Box<str>),
     Received {
         session: Option<Box<str>>,
         event: Event,
     },
-    /// A stream has ended, or could not be opened.
+    /// There is no connection, or a stream of it has ended.
     Ended(RequestError),
 }
 
 /// Starts tasks for the current connection, and receives their reports. The reports of earlier connections are dropped.
 struct Tasks {
-    client: GatewayClient,
+    http: Arc<Client>,
     locator: Arc<dyn Locator>,
     shutdown: Shutdown,
-    /// Counts the connections.
-    generation: u64,
-    sender: mpsc::Sender<(u64, Report)>,
-    reports: mpsc::Receiver<(u64, Report)>,
+    reporter: mpsc::Sender<Report>,
+    reports: mpsc::Receiver<Report>,
     running: Vec<AbortHandle>,
     streams: HashMap<Box<str>, AbortHandle>,
 }
 
-#[derive(Debug, Clone)]
-struct Reporter {
-    generation: u64,
-    sender: mpsc::Sender<(u64, Report)>,
-}
-
-impl Reporter {
-    async fn send(&self, report: Report) {
-        // The driver has ended.
-        let _ = self.sender.send((self.generation, report)).await;
-    }
-}
-
 impl Tasks {
-    fn new(client: GatewayClient, locator: Arc<dyn Locator>, shutdown: Shutdown) -> Self {
-        let (sender, reports) = mpsc::channel(QUEUE_MESSAGES);
+    fn new(http: Arc<Client>, locator: Arc<dyn Locator>, shutdown: Shutdown) -> Self {
+        let (reporter, reports) = mpsc::channel(QUEUE_MESSAGES);
         Self {
-            client,
+            http,
             locator,
             shutdown,
-            generation: 0,
-            sender,
+            reporter,
             reports,
             running: Vec::new(),
             streams: HashMap::new(),
@@ -402,32 +380,26 @@ impl Tasks {
     }
 
     async fn next(&mut self) -> Report {
-        loop {
-            match self.reports.recv().await {
-                Some((generation, report)) if generation == self.generation => return report,
-                Some(_) => {}
-                None => std::future::pending().await,
-            }
+        match self.reports.recv().await {
+            Some(report) => report,
+            None => std::future::pending().await,
         }
     }
 
     fn end(&mut self) {
-        self.generation += 1;
+        (self.reporter, self.reports) = mpsc::channel(QUEUE_MESSAGES);
         let streams = std::mem::take(&mut self.streams).into_values();
         for task in self.running.drain(..).chain(streams) {
             task.abort();
         }
     }
 
-    fn spawn<F>(&mut self, task: impl FnOnce(GatewayClient, Reporter) -> F) -> AbortHandle
+    /// Spawns a task, which reports to the driver until the connection ends.
+    fn spawn<F>(&mut self, task: impl FnOnce(mpsc::Sender<Report>) -> F) -> AbortHandle
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let reporter = Reporter {
-            generation: self.generation,
-            sender: self.sender.clone(),
-        };
-        let task = task(self.client.clone(), reporter);
+        let task = task(self.reporter.clone());
         self.shutdown.spawn_client(task).abort_handle()
     }
 
@@ -436,15 +408,17 @@ impl Tasks {
         self.end();
         let locator = Arc::clone(&self.locator);
         let shutdown = self.shutdown.clone();
-        let task = self.spawn(|client, reporter| async move {
+        let http = Arc::clone(&self.http);
+        let task = self.spawn(|reporter| async move {
             tokio::time::sleep(delay).await;
             let locate = move || locator.locate(renew_key);
             let located = shutdown.spawn_blocking(locate).await;
             let connected = match located.unwrap_or_else(|error| Err(error.to_string())) {
-                Ok(target) => client.initialize(target, body).await,
+                Ok(target) => initialize(http, target, body).await,
                 Err(reason) => Err(RequestError::Failed(reason)),
             };
-            reporter.send(Report::Connected(connected)).await;
+            let report = connected.map_or_else(Report::Ended, Report::Connected);
+            let _ = reporter.send(report).await;
         });
         self.running.push(task);
     }
@@ -453,7 +427,7 @@ impl Tasks {
         let connection = connection.clone();
         let locator = Arc::clone(&self.locator);
         let shutdown = self.shutdown.clone();
-        let task = self.spawn(|client, reporter| async move {
+        let task = self.spawn(|reporter| async move {
             let folders = post.folders.clone();
             let mut allowed = Ok(());
             if !folders.is_empty() {
@@ -462,11 +436,11 @@ impl Tasks {
                 allowed = asked.unwrap_or_else(|error| Err(AllowError::Failed(error.to_string())));
             }
             let posted = match allowed {
-                Ok(()) => client.post(&connection, post).await,
+                Ok(()) => connection.post(post).await,
                 Err(AllowError::Rejected(reason)) => Ok(Err(PostError::InvalidFolder(reason))),
                 Err(AllowError::Failed(reason)) => Err(RequestError::Failed(reason)),
             };
-            reporter.send(Report::Posted(posted)).await;
+            let _ = reporter.send(Report::Posted(posted)).await;
         });
         self.running.retain(|task| !task.is_finished());
         self.running.push(task);
@@ -480,9 +454,9 @@ impl Tasks {
     ) {
         let connection = connection.clone();
         let of = session.clone();
-        let task = self.spawn(|client, reporter| async move {
-            let ended = follow(&client, &connection, of, last, &reporter).await;
-            reporter.send(Report::Ended(ended)).await;
+        let task = self.spawn(|reporter| async move {
+            let ended = follow(&connection, of, last, &reporter).await;
+            let _ = reporter.send(Report::Ended(ended)).await;
         });
         match session {
             Some(session) => {
@@ -500,34 +474,32 @@ impl Tasks {
         }
     }
 
-    /// Ends a connection at the gateway, beside other requests.
     fn forget(&mut self, connection: Connection) {
         // The task ends within the timeout of the request.
-        drop(self.spawn(|client, _| async move { client.delete(&connection).await }));
+        self.spawn(|_| async move { connection.delete().await });
     }
 }
 
 /// Reads a stream until it ends. A full queue of reports stops the reads, and thus the gateway.
 async fn follow(
-    client: &GatewayClient,
     connection: &Connection,
     session: Option<Box<str>>,
     last: Option<String>,
-    reporter: &Reporter,
+    reporter: &mpsc::Sender<Report>,
 ) -> RequestError {
-    let opened = client.stream(connection, session.as_deref(), last.as_deref());
+    let opened = connection.stream(session.as_deref(), last.as_deref());
     let mut stream = match opened.await {
         Ok(stream) => stream,
         Err(error) => return error,
     };
     if let Some(session) = &session {
-        reporter.send(Report::Opened(session.clone())).await;
+        let _ = reporter.send(Report::Opened(session.clone())).await;
     }
     loop {
         match stream.next().await {
             Ok(event) => {
                 let session = session.clone();
-                reporter.send(Report::Received { session, event }).await;
+                let _ = reporter.send(Report::Received { session, event }).await;
             }
             Err(end) => return RequestError::Failed(end.to_string()),
         }

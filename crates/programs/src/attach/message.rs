@@ -13,13 +13,6 @@ pub(super) fn failed_answer(reason: &str) -> RpcError {
     RpcError::new(error_code::INTERNAL, reason)
 }
 
-pub(super) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Bytes {
-    match outcome {
-        Ok(result) => jsonrpc::result(id, result),
-        Err(error) => jsonrpc::error(id, error),
-    }
-}
-
 /// A request with an id of the bridge, or a notification, as a body.
 pub(super) fn call(id: Option<&str>, method: &str, params: &RawValue) -> Bytes {
     let line = match id {
@@ -69,8 +62,9 @@ fn runs_terminal_methods(params: &RawObject<'_>) -> bool {
         || is_true(capabilities.object("_meta"), TERMINAL_AUTH)
 }
 
-/// The result of `initialize`, in which terminal methods run the command `sign_in`: its first word is a program. Editors
-/// append `args` to the command of the agent. Editors with the older capability read the whole command from `_meta`.
+/// Changes the terminal sign-in methods in the result of `initialize`, so that they run the command `sign_in`. Its
+/// first word is the program. Editors append `args` to the agent's command. Editors with the older capability read the
+/// whole command from `_meta`.
 pub(super) fn with_sign_in(result: Box<RawValue>, sign_in: &[String]) -> Box<RawValue> {
     let Some(object) = RawObject::parse(&result) else {
         return result;
@@ -136,7 +130,7 @@ mod tests {
             message: "x".to_owned(),
             data: Some(object(r#"[1e999,"\ud800"]"#)),
         };
-        let line = response(&object("7"), &Err(error));
+        let line = jsonrpc::error(&object("7"), &error);
         let line = std::str::from_utf8(&line).unwrap();
         assert!(
             line.contains(r#""error":{"code":1,"message":"x","data":[1e999,"\ud800"]}"#),

@@ -3,8 +3,8 @@
 //! The module owns the bridge between both: JSON-RPC ids, the reconnects, and the position in each stream. It is only a
 //! client. It must not know sessions, the store or processes of a gateway.
 //!
-//! Reading order: `bridge` (all decisions, without I/O) with `tables`, `path_map` (folders of the editor) and `message`, `editor`
-//! (its protocol), `client` and `driver` (HTTP, and the loop that carries out the decisions), `sign_in` (in a terminal).
+//! Reading order: `bridge` (all decisions, without I/O) with `tables`, `path_map` (folders of the editor) and `message`,
+//! `client` and `driver` (HTTP, and the loop that carries out the decisions), `sign_in` (in a terminal).
 //!
 //! Constraints and rejected alternatives:
 //!
@@ -25,7 +25,6 @@ mod tables;
 mod bridge;
 mod client;
 mod driver;
-mod editor;
 mod message;
 mod path_map;
 mod sign_in;

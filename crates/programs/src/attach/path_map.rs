@@ -34,14 +34,12 @@ impl FromStr for Mapping {
 #[derive(Debug, Clone, Default)]
 pub struct PathMap(Vec<Mapping>);
 
-/// The path is in no mapped folder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the folder {0} has no path at the gateway: add --map {0}=REMOTE to the command acp-gateway attach"
 )]
 pub(super) struct Unmapped(String);
 
-/// The path of the agent is in no mapped folder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the path {0} has no path at the editor: use a path without .. in a folder of --map LOCAL=REMOTE, or add --map for its \

@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::SinkExt as _;
 use http::header::{AUTHORIZATION, LOCATION};
-use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_stream::StreamExt as _;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::client::{GatewayClient, RequestError, Target, read, request, with_json, within};
+use super::client::{RequestError, Target, read, request, with_json, within};
 use base::types::text::strip_controls;
 use outgoing::{Client, WebSocket, WebSocketError, open_websocket};
 
@@ -26,10 +26,8 @@ use outgoing::{Client, WebSocket, WebSocketError, open_websocket};
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(5);
 /// The gateway sends pings more often.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
-/// The time for a message to the gateway.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 const INPUT_BYTES: usize = 4096;
-/// The maximum size of a message of the gateway.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -77,34 +75,25 @@ impl SignIn {
         stop: impl Future<Output = ()>,
     ) -> Result<u8, SignInError> {
         tcgetattr(&terminal).map_err(|error| SignInError::NoTerminal(error.into()))?;
-        let client = GatewayClient::new(self.http.clone());
-        let Some(path) = self.offer(&client).await? else {
+        let Some(path) = self.offer().await? else {
             return Ok(0);
         };
         let resized = signal(SignalKind::window_change()).map_err(SignInError::Signals)?;
         let terminal = RawTerminal::enter(terminal).map_err(SignInError::NoTerminal)?;
-        let socket = self.connect(&client, &path, terminal.size()).await?;
-        let relay = Relay {
-            socket,
-            terminal,
-            resized,
-        };
+        let (cols, rows) = terminal.size();
+        let target = self.target(&format!("{path}?cols={cols}&rows={rows}"))?;
+        let socket = self.connect(&target).await?;
         tokio::select! {
-            ended = relay.run(input, output) => ended,
+            ended = relay(socket, &terminal, resized, input, output) => ended,
             () = stop => Err(SignInError::Cancelled),
         }
     }
 
-    fn url(&self, path: &str) -> Result<Uri, SignInError> {
-        let base = self.target.url.to_string();
-        let url = format!("{}{path}", base.trim_end_matches('/'));
-        url.parse()
-            .map_err(|_| connection("the gateway sent an invalid path"))
-    }
-
     fn target(&self, path: &str) -> Result<Target, SignInError> {
+        let base = self.target.url.to_string();
+        let url = format!("{}{path}", base.trim_end_matches('/')).parse();
         Ok(Target {
-            url: self.url(path)?,
+            url: url.map_err(|_| connection("the gateway sent an invalid path"))?,
             authorization: self.target.authorization.clone(),
         })
     }
@@ -117,15 +106,15 @@ impl SignIn {
     }
 
     /// Asks for the terminal. Returns the path of its socket, or `None` if the method needs no terminal.
-    async fn offer(&self, client: &GatewayClient) -> Result<Option<String>, SignInError> {
+    async fn offer(&self) -> Result<Option<String>, SignInError> {
         let agent = match &self.agent {
             Some(agent) => agent.clone(),
-            None => self.only_agent(client).await?,
+            None => self.only_agent().await?,
         };
         let target = self.target(&format!("/v1/agents/{agent}/auth"))?;
         let body = json!({ "methodId": self.method }).to_string().into();
         let request = with_json(request(Method::POST, &target), body);
-        let response = within(REQUEST_TIMEOUT, client.send(request)).await?;
+        let response = within(REQUEST_TIMEOUT, self.http.send(request)).await?;
         match response.status() {
             StatusCode::NO_CONTENT => Ok(None),
             StatusCode::CREATED => {
@@ -139,7 +128,7 @@ impl SignIn {
         }
     }
 
-    async fn only_agent(&self, client: &GatewayClient) -> Result<String, SignInError> {
+    async fn only_agent(&self) -> Result<String, SignInError> {
         #[derive(Deserialize)]
         struct Agents {
             agents: Vec<Agent>,
@@ -149,7 +138,7 @@ impl SignIn {
             name: String,
         }
         let request = request(Method::GET, &self.target("/v1/agents")?);
-        let response = within(REQUEST_TIMEOUT, client.send(request)).await?;
+        let response = within(REQUEST_TIMEOUT, self.http.send(request)).await?;
         if response.status() != StatusCode::OK {
             return Err(rejected(response).await);
         }
@@ -161,15 +150,9 @@ impl SignIn {
         }
     }
 
-    async fn connect(
-        &self,
-        client: &GatewayClient,
-        path: &str,
-        (cols, rows): (u16, u16),
-    ) -> Result<WebSocket, SignInError> {
-        let target = self.target(&format!("{path}?cols={cols}&rows={rows}"))?;
+    async fn connect(&self, target: &Target) -> Result<WebSocket, SignInError> {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, target.authorization.clone())]);
-        let opened = open_websocket(client.http(), &target.url, headers, MAX_MESSAGE_BYTES);
+        let opened = open_websocket(&self.http, &target.url, headers, MAX_MESSAGE_BYTES);
         let opened = timeout(REQUEST_TIMEOUT, opened).await;
         match opened.map_err(|_| unexpected())? {
             Ok((socket, _)) => Ok(socket),
@@ -198,57 +181,51 @@ struct Problem {
     detail: Option<String>,
 }
 
-struct Relay {
-    socket: WebSocket,
-    terminal: RawTerminal,
-    resized: Signal,
-}
-
-impl Relay {
-    async fn run(
-        mut self,
-        mut input: impl AsyncRead + Unpin,
-        mut output: impl AsyncWrite + Unpin,
-    ) -> Result<u8, SignInError> {
-        let failed = connection::<io::Error>;
-        let mut typed = BytesMut::new();
-        loop {
-            typed.reserve(INPUT_BYTES);
-            tokio::select! {
-                read = input.read_buf(&mut typed) => {
-                    if read.map_err(failed)? == 0 {
-                        return Err(SignInError::Cancelled);
-                    }
-                    let bytes: Bytes = typed.split().freeze();
-                    self.send(Message::Binary(bytes)).await?;
+/// Passes input and output between the terminal and the socket until the command ends. Returns its exit code.
+async fn relay(
+    mut socket: WebSocket,
+    terminal: &RawTerminal,
+    mut resized: Signal,
+    mut input: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin,
+) -> Result<u8, SignInError> {
+    let failed = connection::<io::Error>;
+    let mut typed = BytesMut::new();
+    loop {
+        typed.reserve(INPUT_BYTES);
+        tokio::select! {
+            read = input.read_buf(&mut typed) => {
+                if read.map_err(failed)? == 0 {
+                    return Err(SignInError::Cancelled);
                 }
-                _ = self.resized.recv() => {
-                    let (cols, rows) = self.terminal.size();
-                    let resize = json!({ "type": "resize", "cols": cols, "rows": rows });
-                    self.send(Message::Text(resize.to_string().into())).await?;
-                }
-                message = timeout(SILENCE_TIMEOUT, self.socket.next()) => match message {
-                    Ok(Some(Ok(Message::Binary(bytes)))) => {
-                        output.write_all(&bytes).await.map_err(failed)?;
-                        output.flush().await.map_err(failed)?;
-                    }
-                    Ok(Some(Ok(Message::Text(text)))) => return ended(&text),
-                    Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
-                    Ok(Some(Err(error))) => return Err(connection(error)),
-                    Ok(Some(Ok(Message::Close(_))) | None) => {
-                        return Err(connection("the gateway closed the connection"));
-                    }
-                    Err(_) => return Err(connection("the gateway is silent")),
-                },
+                send(&mut socket, Message::Binary(typed.split().freeze())).await?;
             }
+            _ = resized.recv() => {
+                let (cols, rows) = terminal.size();
+                let resize = json!({ "type": "resize", "cols": cols, "rows": rows });
+                send(&mut socket, Message::Text(resize.to_string().into())).await?;
+            }
+            message = timeout(SILENCE_TIMEOUT, socket.next()) => match message {
+                Ok(Some(Ok(Message::Binary(bytes)))) => {
+                    output.write_all(&bytes).await.map_err(failed)?;
+                    output.flush().await.map_err(failed)?;
+                }
+                Ok(Some(Ok(Message::Text(text)))) => return ended(&text),
+                Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
+                Ok(Some(Err(error))) => return Err(connection(error)),
+                Ok(Some(Ok(Message::Close(_))) | None) => {
+                    return Err(connection("the gateway closed the connection"));
+                }
+                Err(_) => return Err(connection("the gateway is silent")),
+            },
         }
     }
+}
 
-    async fn send(&mut self, message: Message) -> Result<(), SignInError> {
-        match timeout(SEND_TIMEOUT, self.socket.send(message)).await {
-            Ok(sent) => sent.map_err(connection),
-            Err(_) => Err(connection("the gateway does not read")),
-        }
+async fn send(socket: &mut WebSocket, message: Message) -> Result<(), SignInError> {
+    match timeout(SEND_TIMEOUT, socket.send(message)).await {
+        Ok(sent) => sent.map_err(connection),
+        Err(_) => Err(connection("the gateway does not read")),
     }
 }
 
@@ -295,20 +272,20 @@ fn rejection(status: StatusCode, body: &[u8]) -> SignInError {
 /// On drop, restores the mode that the terminal had before the sign-in, also after a panic.
 pub(super) struct RawTerminal {
     terminal: OwnedFd,
-    former: Termios,
+    previous: Termios,
 }
 
 impl RawTerminal {
     pub(super) fn enter(terminal: impl AsFd) -> io::Result<Self> {
         let terminal = terminal.as_fd().try_clone_to_owned()?;
-        let former = tcgetattr(&terminal)?;
-        let mut raw = former.clone();
+        let previous = tcgetattr(&terminal)?;
+        let mut raw = previous.clone();
         raw.make_raw();
         tcsetattr(&terminal, OptionalActions::Now, &raw)?;
-        Ok(Self { terminal, former })
+        Ok(Self { terminal, previous })
     }
 
-    /// The columns and rows. A terminal without a size has those of a usual one.
+    /// The columns and rows. 80 and 24 if the terminal reports no size.
     pub(super) fn size(&self) -> (u16, u16) {
         match tcgetwinsize(&self.terminal) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
@@ -319,7 +296,7 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        if let Err(error) = tcsetattr(&self.terminal, OptionalActions::Now, &self.former) {
+        if let Err(error) = tcsetattr(&self.terminal, OptionalActions::Now, &self.previous) {
             tracing::warn!(%error, "could not restore the terminal: run `reset`");
         }
     }

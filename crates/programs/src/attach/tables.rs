@@ -50,7 +50,6 @@ impl CallKind {
     }
 }
 
-/// Whether the gateway sends the history to a client that attaches with these params.
 fn has_history(params: &RawValue) -> bool {
     let object = RawObject::parse(params).unwrap_or_else(RawObject::empty);
     let policy = object.text("historyPolicy");
@@ -103,14 +102,15 @@ impl Calls {
         Some(call)
     }
 
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (CallNumber, &Call)> {
-        self.open.iter().map(|(number, call)| (*number, call))
+    /// All open calls, in their order.
+    pub(super) fn numbers(&self) -> Vec<CallNumber> {
+        self.open.keys().copied().collect()
     }
 
     pub(super) fn of_session(&self, session: &str) -> Vec<CallNumber> {
-        let is_of = |call: &Call| call.session.as_deref() == Some(session);
-        let calls = self.iter().filter(|(_, call)| is_of(call));
-        calls.map(|(number, _)| number).collect()
+        let mut numbers = self.numbers();
+        numbers.retain(|number| self.open[number].session.as_deref() == Some(session));
+        numbers
     }
 
     pub(super) fn has_prompts(&self, session: &str) -> bool {
@@ -122,15 +122,10 @@ impl Calls {
         self.get(number).is_some_and(|call| call.kind == *kind)
     }
 
-    /// The last call with this id of the editor.
     pub(super) fn by_editor_id(&self, id: &RawValue) -> Option<CallNumber> {
-        let own = |call: &Call| {
-            call.editor_id
-                .as_ref()
-                .is_some_and(|own| own.get() == id.get())
-        };
-        let mut latest_first = self.iter().rev();
-        Some(latest_first.find(|(_, call)| own(call))?.0)
+        let own = |call: &Call| call.editor_id.as_ref().map(|own| own.get()) == Some(id.get());
+        let mut latest_first = self.open.iter().rev();
+        Some(*latest_first.find(|(_, call)| own(call))?.0)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -187,8 +182,7 @@ impl AgentRequests {
 
 const MAX_SETUP_BYTES: usize = 8 << 20;
 
-#[derive(Debug, Default)]
-pub(super) struct Sessions(BTreeMap<Box<str>, Followed>);
+pub(super) type Sessions = BTreeMap<Box<str>, Followed>;
 
 #[derive(Debug, Default)]
 pub(super) struct Followed {
@@ -199,7 +193,6 @@ pub(super) struct Followed {
     pub(super) is_new: bool,
     /// The params of `session/attach` for a session that the editor has attached.
     pub(super) attach: Option<Box<RawValue>>,
-    /// The folder and the MCP servers that the editor has named.
     pub(super) setup: Setup,
     /// The last event of a history that the gateway sends after the response to its load.
     pub(super) history_end: Option<u64>,
@@ -208,7 +201,6 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// Whether the editor has received only a part of the history.
     pub(super) fn is_in_history(&self) -> bool {
         self.history_end.is_some_and(|end| {
             let last = self.last.as_deref().and_then(event_of);
@@ -232,44 +224,22 @@ pub(super) fn first_position(epoch: &str) -> String {
     format!("{epoch}-0.0/-.0")
 }
 
-impl Sessions {
-    pub(super) fn get(&self, session: &str) -> Option<&Followed> {
-        self.0.get(session)
+/// Remembers the setup of a request that has opened a session. Without room, the earlier setup stays.
+pub(super) fn remember_setup(sessions: &mut Sessions, session: &str, later: Setup) {
+    let others = sessions.iter().filter(|(id, _)| ***id != *session);
+    let others: usize = others.map(|(_, followed)| followed.setup.size()).sum();
+    let Some(followed) = sessions.get_mut(session) else {
+        return;
+    };
+    let setup = followed.setup.clone().then(later);
+    if others + setup.size() > MAX_SETUP_BYTES {
+        tracing::warn!(
+            session,
+            "the MCP servers are too large to keep them for a reconnect"
+        );
+        return;
     }
-
-    pub(super) fn get_mut(&mut self, session: &str) -> Option<&mut Followed> {
-        self.0.get_mut(session)
-    }
-
-    pub(super) fn insert(&mut self, session: &str, followed: Followed) {
-        self.0.insert(session.into(), followed);
-    }
-
-    /// Remembers the setup of a request that has opened a session. Without room, the earlier setup stays.
-    pub(super) fn remember_setup(&mut self, session: &str, later: Setup) {
-        let others = self.0.iter().filter(|(id, _)| ***id != *session);
-        let others: usize = others.map(|(_, followed)| followed.setup.size()).sum();
-        let Some(followed) = self.0.get_mut(session) else {
-            return;
-        };
-        let setup = followed.setup.clone().then(later);
-        if others + setup.size() > MAX_SETUP_BYTES {
-            tracing::warn!(
-                session,
-                "the MCP servers are too large to keep them for a reconnect"
-            );
-            return;
-        }
-        followed.setup = setup;
-    }
-
-    pub(super) fn remove(&mut self, session: &str) -> bool {
-        self.0.remove(session).is_some()
-    }
-
-    pub(super) fn ids(&self) -> Vec<Box<str>> {
-        self.0.keys().cloned().collect()
-    }
+    followed.setup = setup;
 }
 
 /// The setup of one session. The bridge names it again when it restores the session, because the gateway does not store
@@ -282,7 +252,6 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// The setup in the params of a request that opens a session.
     pub(super) fn of(params: &RawValue) -> Self {
         let object = RawObject::parse(params).unwrap_or_else(RawObject::empty);
         let member = |name| object.get(name).map(ToOwned::to_owned);
@@ -368,22 +337,23 @@ mod sessions_tests {
         };
         let mut sessions = Sessions::default();
         for session in ["a", "b", "c"] {
-            sessions.insert(session, Followed::default());
-            sessions.remember_setup(session, setup(MAX_SETUP_BYTES / 2 - 64));
+            sessions.insert(session.into(), Followed::default());
+            remember_setup(&mut sessions, session, setup(MAX_SETUP_BYTES / 2 - 64));
         }
-        let size = |sessions: &Sessions, session| sessions.get(session).unwrap().setup.size();
+        let size = |sessions: &Sessions, session: &str| sessions.get(session).unwrap().setup.size();
         assert!(
             size(&sessions, "a") > MAX_SETUP_BYTES / 3
                 && size(&sessions, "b") > MAX_SETUP_BYTES / 3
         );
         assert_eq!(size(&sessions, "c"), 0);
-        sessions.remember_setup("b", setup(8));
+        remember_setup(&mut sessions, "b", setup(8));
         for params in [
             r#"{"cwd":"/v","mcpServers":[]}"#,
             r#"{"cwd":"/v","mcpServers":null}"#,
             r#"{"cwd":"/v"}"#,
         ] {
-            sessions.remember_setup("b", Setup::of(serde_json::from_str(params).unwrap()));
+            let later = Setup::of(serde_json::from_str(params).unwrap());
+            remember_setup(&mut sessions, "b", later);
             let params = sessions.get("b").unwrap().setup.params("b");
             assert_eq!(
                 params.get(),

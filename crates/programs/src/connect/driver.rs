@@ -20,12 +20,11 @@ use base::types::text::strip_controls;
 use outgoing::{Backoff, WebSocket, WebSocketError, open_websocket};
 use wire::fleet::{
     self, ChannelId, Command, CommandReceiver, GATEWAY_FRAME_BYTES, GatewayFrame, HEARTBEAT,
-    HeldChannel, Hello, MemberFrame, OutputBuffer, OutputPart, PROTOCOL, REMOVED, SILENCE, WINDOW,
+    HeldChannel, Hello, MemberFrame, OutputBuffer, PROTOCOL, REMOVED, SILENCE, WINDOW,
 };
 
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for the end of the processes.
 const END_TIMEOUT: Duration = Duration::from_secs(8);
 const QUEUED_EVENTS: usize = 64;
 
@@ -56,7 +55,6 @@ struct LocalChannel {
     buffer: OutputBuffer,
     is_paused: bool,
     commands: CommandReceiver,
-    /// Whether commands were received that are not acknowledged.
     received_due: bool,
 }
 
@@ -120,7 +118,7 @@ impl Driver {
             }
             let last = match end {
                 End::Stopped => {
-                    stopped();
+                    tracing::info!(state = "disconnected", "the member ends");
                     return Ok(());
                 }
                 End::Denied(reason) => {
@@ -153,7 +151,7 @@ impl Driver {
             self.last_error = Some(last);
             let slept = tokio::time::sleep(delay);
             if self.handling_events(stop.as_mut(), slept).await.is_none() {
-                stopped();
+                tracing::info!(state = "disconnected", "the member ends");
                 return Ok(());
             }
         }
@@ -223,12 +221,12 @@ impl Driver {
                 message = socket.next() => {
                     heard = Instant::now();
                     let Some(bytes) = received(message)? else { continue };
-                    let frame = fleet::decode::<GatewayFrame>(bytes).map_err(|error| failed(&error))?;
-                    if matches!(frame.0, GatewayFrame::Welcome { .. }) {
+                    let (frame, payload) = fleet::decode::<GatewayFrame>(bytes).map_err(|error| failed(&error))?;
+                    if matches!(frame, GatewayFrame::Welcome { .. }) {
                         tracing::info!(state = "connected", attempt = self.attempt, name = %self.options.name, "the gateway accepted the member");
                         *opened = true;
                     }
-                    if let Some(response) = self.receive(frame).map_err(|error| failed(&error))? {
+                    if let Some(response) = self.receive(frame, payload).map_err(|error| failed(&error))? {
                         send(&mut socket, response).await?;
                     }
                 }
@@ -260,7 +258,6 @@ impl Driver {
         fleet::encode(&MemberFrame::Hello(Box::new(hello)), b"")
     }
 
-    /// The next frame to send.
     fn next_frame(&mut self) -> Option<Bytes> {
         self.channels.iter_mut().find_map(|(channel, local)| {
             let channel = *channel;
@@ -269,20 +266,8 @@ impl Driver {
                 let received = MemberFrame::Received { channel, number };
                 return Some(fleet::encode(&received, b""));
             }
-            Some(match local.buffer.next_part()? {
-                OutputPart::Bytes { offset, bytes } => {
-                    fleet::encode(&MemberFrame::Output { channel, offset }, &bytes)
-                }
-                OutputPart::End { offset, end } => {
-                    let end = Box::new(end);
-                    let ended = MemberFrame::Ended {
-                        channel,
-                        offset,
-                        end,
-                    };
-                    fleet::encode(&ended, b"")
-                }
-            })
+            let (frame, payload) = local.buffer.next_frame(channel)?;
+            Some(fleet::encode(&frame, &payload))
         })
     }
 
@@ -309,7 +294,8 @@ impl Driver {
     /// Handles a frame. Returns the response to a ping.
     fn receive(
         &mut self,
-        (frame, payload): (GatewayFrame, Bytes),
+        frame: GatewayFrame,
+        payload: Bytes,
     ) -> Result<Option<Bytes>, fleet::ProtocolError> {
         match frame {
             GatewayFrame::Welcome { .. } => {}
@@ -330,7 +316,9 @@ impl Driver {
                     local.permit_read();
                 }
             }
-            GatewayFrame::Forget { channel } => drop(self.channels.remove(&channel)),
+            GatewayFrame::Forget { channel } => {
+                self.channels.remove(&channel);
+            }
             GatewayFrame::Command {
                 channel,
                 number,
@@ -384,7 +372,6 @@ impl Driver {
 }
 
 impl LocalChannel {
-    /// Lets the process write again, if it is paused and the window has room.
     fn permit_read(&mut self) {
         if self.is_paused && self.buffer.has_room() {
             self.is_paused = false;
@@ -394,10 +381,6 @@ impl LocalChannel {
 }
 
 /// A signal ends this program.
-fn stopped() {
-    tracing::info!(state = "disconnected", "the member ends");
-}
-
 fn failed(error: &impl ToString) -> End {
     End::Failed(error.to_string())
 }

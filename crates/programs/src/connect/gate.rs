@@ -16,10 +16,9 @@ use serde_json::value::RawValue;
 use super::Serves;
 use base::shutdown::Shutdown;
 use wire::acp::{self, RawObject, error_code, method};
-use wire::jsonrpc::{self, Message};
+use wire::jsonrpc::{self, MAX_DEPTH, Message};
 use workspace::{FileError, Workspace, Workspaces};
 
-/// The time for the resolution of the folders of a message.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of sessions, and of open requests for one, whose folders are remembered. Beyond it, the oldest one is
 /// forgotten, and its commands run in the first root.
@@ -39,7 +38,6 @@ pub(super) struct Gate {
     roots: Roots,
     serves: Serves,
     shutdown: Shutdown,
-    max_json_depth: usize,
     /// The folders of requests that create sessions, by request id.
     creating: Folders,
     /// The folders of sessions, by session id.
@@ -73,17 +71,11 @@ impl Folders {
 }
 
 impl Gate {
-    pub(super) fn new(
-        roots: Roots,
-        serves: Serves,
-        shutdown: Shutdown,
-        max_json_depth: usize,
-    ) -> Self {
+    pub(super) fn new(roots: Roots, serves: Serves, shutdown: Shutdown) -> Self {
         Self {
             roots,
             serves,
             shutdown,
-            max_json_depth,
             creating: Folders::default(),
             sessions: Folders::default(),
         }
@@ -94,7 +86,7 @@ impl Gate {
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let message = match memchr::memchr2(b'\n', b'\r', text) {
             Some(_) => None,
-            None => jsonrpc::parse(text, self.max_json_depth).ok(),
+            None => jsonrpc::parse(text, MAX_DEPTH).ok(),
         };
         let (id, method, params) = match message {
             Some(Message::Request { id, method, params }) => (Some(id), method, params),
@@ -158,7 +150,6 @@ impl Gate {
         !self.creating.by_name.is_empty()
     }
 
-    /// Notes the response of the agent to a request that creates a session.
     pub(super) fn answered(&mut self, id: &RawValue, result: Option<&RawValue>) {
         let Some(folder) = self.creating.remove(id.get()) else {
             return;
@@ -210,7 +201,6 @@ pub enum RootError {
 }
 
 impl Roots {
-    /// Opens the real paths of the roots.
     pub fn open(requested: &[PathBuf]) -> Result<Self, RootError> {
         let real = |path: &PathBuf| {
             let real = path.canonicalize();
@@ -305,7 +295,6 @@ mod gate_tests {
             Roots::open(&[folder.to_owned()]).unwrap(),
             serves,
             Shutdown::new(),
-            128,
         )
     }
 
@@ -390,7 +379,9 @@ mod roots_tests {
     fn folders_of_a_message_are_below_the_roots_after_all_links() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
-        let (first, second, other) = (base.join("first"), base.join("second"), base.join("other"));
+        let first = base.join("first");
+        let second = base.join("second");
+        let other = base.join("other");
         for folder in [&first.join("sub"), &second, &other] {
             std::fs::create_dir_all(folder).unwrap();
         }

@@ -3,8 +3,9 @@
 //! Only a client. The processes outlive the connection, so a cut of the network and a restart of the gateway lose
 //! nothing (ADR 39). The roots of the member are enforced here, not only by the gateway.
 //!
-//! A request for files or terminals leaves the output before it is numbered. `connect` answers it, and sets the
-//! capabilities in `initialize`. A line of the gateway that is not exactly one message is discarded.
+//! `connect` removes requests for files and terminals from the output before it numbers the output, and answers them
+//! itself. It sets the matching capabilities in `initialize`. A line of the gateway that is not exactly one message is
+//! discarded.
 //!
 //! Reading order: [`driver`] (the connection and the channels), [`process`] (one process and its lines), [`gate`] (the roots, and
 //! messages of the gateway) and [`serving`] (requests of the agent).
@@ -15,14 +16,13 @@ mod process;
 mod serving;
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use http::{HeaderValue, Uri};
 
 pub use self::driver::{ConnectError, run};
 pub use self::gate::{RootError, Roots};
 use base::shutdown::Shutdown;
-use base::types::{AgentName, Limits};
+use base::types::AgentName;
 use children::{ChildSpec, Spawner};
 use outgoing::Client;
 use wire::fleet::MemberInfo;
@@ -45,7 +45,6 @@ pub struct Agent {
     pub spawner: Spawner,
     pub roots: Roots,
     pub serves: Serves,
-    pub limits: Arc<Limits>,
 }
 
 /// The methods of a client that the member serves to its agent instead of the gateway.

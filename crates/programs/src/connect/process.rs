@@ -14,12 +14,12 @@ use base::shutdown::Shutdown;
 use children::{Child, StdinWriter};
 use wire::acp::method;
 use wire::fleet::{ChannelId, ProcessEnd};
-use wire::jsonrpc::{self, Message};
+use wire::jsonrpc::{self, MAX_DEPTH, Message};
 
-/// The number of lines that wait for the task of a process.
 const QUEUED_COMMANDS: usize = 1024;
 const READ_BYTES: usize = 64 << 10;
-/// The size of the output beyond which the process receives no more messages of the gateway, which could cause more output.
+/// If the output that waits for the gateway exceeds this size, the process receives no messages, because each message
+/// could cause more output.
 const MAX_READY_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -86,7 +86,6 @@ struct Process {
     events: mpsc::Sender<(ChannelId, ProcessEvent)>,
     commands: mpsc::Receiver<ProcessCommand>,
     reads: Arc<Semaphore>,
-    /// Output that waits for a permit.
     ready: BytesMut,
 }
 
@@ -96,7 +95,6 @@ struct Protocol {
     serving: Serving,
     lines: Lines,
     stdin: StdinWriter,
-    max_json_depth: usize,
 }
 
 impl Process {
@@ -190,14 +188,12 @@ impl Process {
 
 impl Protocol {
     fn new(agent: &Agent, child: &Child, shutdown: Shutdown) -> Self {
-        let max_json_depth = agent.limits.max_json_depth;
         let roots = agent.roots.clone();
         Self {
-            gate: Gate::new(roots, agent.serves, shutdown.clone(), max_json_depth),
+            gate: Gate::new(roots, agent.serves, shutdown.clone()),
             serving: Serving::new(agent, child.terminals.clone(), shutdown),
             lines: Lines::default(),
             stdin: child.stdin.clone(),
-            max_json_depth,
         }
     }
 
@@ -217,15 +213,15 @@ impl Protocol {
         answers
     }
 
-    /// Serves a line of the agent if it is a request that this member serves.
     fn serve(&mut self, line: &[u8]) -> Served {
         if !self.gate.awaits_session() && !may_be_served(line) {
             return Served::ByGateway;
         }
-        match jsonrpc::parse(line, self.max_json_depth) {
+        match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Message::Request { id, method, params }) if self.serving.serves(&method) => {
                 let folder = self.gate.session_folder(&params).to_owned();
-                Served::Here(self.serving.request(&id, &method, params, folder))
+                let begun = self.serving.request(id.clone(), &method, params, folder);
+                Served::Here(begun.err().map(|error| jsonrpc::error(&id, &error)))
             }
             Ok(Message::Notification { method, params }) if &*method == method::CANCEL_REQUEST => {
                 let answer = self.serving.cancel(&params);

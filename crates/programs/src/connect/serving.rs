@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::gate::Roots;
 use super::{Agent, Serves};
 use base::shutdown::Shutdown;
-use base::types::{Limits, TerminalId};
+use base::types::TerminalId;
 use children::Terminals;
 use wire::acp::{self, CreateTerminal, Outcome, RequestKind, error_code, method};
 use wire::jsonrpc;
@@ -22,19 +22,28 @@ use workspace::{
 };
 
 const QUEUED: usize = 16;
+// The bounds of the member are the defaults of the gateway.
+/// The number of requests of the agent that may wait for an answer. Beyond it, the agent receives an error.
+const MAX_PENDING_REQUESTS: usize = 64;
+/// The number of concurrent file requests, with answers that the agent has not read. Further requests wait.
+const MAX_FILE_REQUESTS: usize = 4;
+/// The content in bytes of the waiting write requests. Beyond it, the agent receives an error.
+const MAX_PENDING_WRITE_BYTES: usize = 64 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_TERMINALS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Serving {
     serves: Serves,
     roots: Roots,
-    limits: Arc<Limits>,
     shutdown: Shutdown,
     /// Starts commands under the supervisor of the agent.
     commands: Terminals,
     terminals: AgentTerminals<()>,
     last_terminal: u32,
     events: mpsc::Receiver<TerminalEvent>,
-    completions: (mpsc::Sender<Completion>, mpsc::Receiver<Completion>),
+    completion_sender: mpsc::Sender<(u64, Work)>,
+    completions: mpsc::Receiver<(u64, Work)>,
     /// The requests that the agent waits for. Dropping one cancels its work.
     open: HashMap<u64, OpenRequest>,
     last_request: u64,
@@ -48,12 +57,6 @@ pub(super) struct Serving {
 struct OpenRequest {
     id: Box<RawValue>,
     _cancel: DropGuard,
-}
-
-#[derive(Debug)]
-struct Completion {
-    request: u64,
-    work: Work,
 }
 
 #[derive(Debug)]
@@ -89,25 +92,22 @@ fn aborted() -> Box<RawValue> {
 
 impl Serving {
     pub(super) fn new(agent: &Agent, commands: Terminals, shutdown: Shutdown) -> Self {
-        let limits = Arc::clone(&agent.limits);
         let (sender, events) = mpsc::channel(QUEUED);
-        let budget = ScrollbackBudget::new(limits.max_total_terminal_bytes);
+        let (completion_sender, completions) = mpsc::channel(QUEUED);
         Self {
             serves: agent.serves,
             roots: agent.roots.clone(),
             shutdown,
             commands,
-            terminals: AgentTerminals::new(sender, budget),
+            terminals: AgentTerminals::new(sender, ScrollbackBudget::default()),
             last_terminal: 0,
             events,
-            completions: mpsc::channel(QUEUED),
+            completion_sender,
+            completions,
             open: HashMap::new(),
             last_request: 0,
-            answers: Arc::new(Semaphore::new(
-                limits.max_file_requests.min(Semaphore::MAX_PERMITS),
-            )),
-            waiting_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
-            limits,
+            answers: Arc::new(Semaphore::new(MAX_FILE_REQUESTS)),
+            waiting_kib: Arc::new(Semaphore::new(kib(MAX_PENDING_WRITE_BYTES) as usize)),
         }
     }
 
@@ -122,25 +122,15 @@ impl Serving {
         }
     }
 
+    /// Begins to serve a request. The error is the answer to a request that is not served.
     pub(super) fn request(
-        &mut self,
-        id: &RawValue,
-        method: &str,
-        params: Box<RawValue>,
-        folder: PathBuf,
-    ) -> Option<Bytes> {
-        let begun = self.begin(id.to_owned(), method, params, folder);
-        begun.err().map(|error| jsonrpc::error(id, &error))
-    }
-
-    fn begin(
         &mut self,
         id: Box<RawValue>,
         method: &str,
         params: Box<RawValue>,
         folder: PathBuf,
     ) -> Result<(), Box<RawValue>> {
-        if self.open.len() >= self.limits.max_pending_requests {
+        if self.open.len() >= MAX_PENDING_REQUESTS {
             return Err(internal("too many requests are in progress"));
         }
         match method {
@@ -168,7 +158,6 @@ impl Serving {
         let waiting = Arc::clone(&self.waiting_kib).try_acquire_many_owned(kib(params.get().len()));
         let waiting = waiting.map_err(|_| internal("too many bytes are waiting to be written"))?;
         let roots = self.roots.clone();
-        let max_bytes = self.limits.max_file_bytes;
         let shutdown = self.shutdown.clone();
         let answers = Arc::clone(&self.answers);
         let method = method.to_owned();
@@ -178,7 +167,7 @@ impl Serving {
             };
             let work = shutdown.spawn_blocking(move || {
                 let open = || roots.workspace();
-                let outcome = workspace::serve_file_request(open, &method, &params, max_bytes);
+                let outcome = workspace::serve_file_request(open, &method, &params, MAX_FILE_BYTES);
                 drop((params, waiting));
                 outcome.map_err(|error| error.response())
             });
@@ -227,7 +216,7 @@ impl Serving {
     }
 
     fn check_terminal_limit(&self) -> Result<(), Box<RawValue>> {
-        if self.terminals.count() < self.limits.max_terminals {
+        if self.terminals.count() < MAX_TERMINALS {
             return Ok(());
         }
         Err(internal("too many terminals are open; release some first"))
@@ -243,11 +232,11 @@ impl Serving {
             _cancel: cancelled.clone().drop_guard(),
         };
         self.open.insert(request, open);
-        let completions = self.completions.0.clone();
+        let completions = self.completion_sender.clone();
         self.shutdown.spawn_isolated(async move {
             if let Some(work) = cancelled.run_until_cancelled_owned(work).await {
                 // The process has ended.
-                let _ = completions.send(Completion { request, work }).await;
+                let _ = completions.send((request, work)).await;
             }
         });
     }
@@ -267,11 +256,11 @@ impl Serving {
             tokio::select! {
                 Some(event) = self.events.recv() => {
                     if let TerminalEvent { terminal, event: OutputEvent::Exited(exit) } = event {
-                        self.terminals.ended(terminal, (exit.code, exit.signal));
+                        self.terminals.ended(terminal, exit);
                     }
                 }
-                Some(completion) = self.completions.1.recv() => {
-                    if let Some(line) = self.completed(completion) {
+                Some((request, work)) = self.completions.recv() => {
+                    if let Some(line) = self.completed(request, work) {
                         return line;
                     }
                 }
@@ -279,17 +268,14 @@ impl Serving {
         }
     }
 
-    fn completed(&mut self, Completion { request, work }: Completion) -> Option<Bytes> {
+    fn completed(&mut self, request: u64, work: Work) -> Option<Bytes> {
         // Dropping a started terminal kills its command: the agent has cancelled the request.
         let OpenRequest { id, .. } = self.open.remove(&request)?;
         let (outcome, permit) = match work {
             Work::Answer(outcome, permit) => (outcome, permit),
             Work::Started(started, kept) => (self.terminal_started(*started, kept), None),
         };
-        let line = match &outcome {
-            Ok(result) => jsonrpc::result(&id, result),
-            Err(error) => jsonrpc::error(&id, error),
-        };
+        let line = jsonrpc::response(&id, outcome.as_deref());
         Some(Bytes::from_owner(GuardedLine {
             line,
             _permit: permit,
@@ -301,8 +287,7 @@ impl Serving {
         self.last_terminal += 1;
         let id = TerminalId::new(self.last_terminal);
         // No event of the output is used, so none is logged.
-        let limits = (&*self.limits, 0);
-        let ((), follower) = self.terminals.open((id, ()), started, kept, limits);
+        let ((), follower) = self.terminals.open(id, (), started, kept, 0);
         self.shutdown.spawn_isolated(follower);
         Ok(acp::create_terminal_result(id))
     }

@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::DropGuard;
 
 use super::client::Client;
-use super::options::MODE;
-use super::sessions::{Running, Session, Sessions, Store, Workspace};
+use super::sessions::{MODE, Running, Session, Sessions, Store, Workspace};
 use super::sign_in::SignIn;
 use super::turn::Turn;
-use super::{scenes, v2};
+use super::{player, v2};
 use base::shutdown::Shutdown;
 use base::types::Ids;
 use wire::acp::AcpVersion::{V1, V2};
@@ -71,18 +70,15 @@ impl Agent {
     }
 
     pub(super) async fn request(&mut self, id: &RawValue, method: &str, params: &RawValue) {
-        let answered = match method {
-            "session/prompt" => self.prompt(id, params),
+        let outcome = match method {
+            "session/prompt" => self.prompt(id, params).map(|()| None),
             "session/new" | "session/load" | "session/resume" | "session/fork" => {
-                self.set_up(id, method, params).await
+                self.set_up(id, method, params).await.map(|()| None)
             }
-            _ => match self.call(method, params).await {
-                Ok(result) => return self.client.answer(id, Ok(result)).await,
-                Err(error) => Err(error),
-            },
+            _ => self.call(method, params).await.map(Some),
         };
-        if let Err(error) = answered {
-            self.client.answer(id, Err(error)).await;
+        if let Some(outcome) = outcome.transpose() {
+            self.client.answer(id, outcome).await;
         }
     }
 
@@ -186,7 +182,7 @@ impl Agent {
         if matches!(method, "session/new" | "session/fork") {
             response["sessionId"] = json!(session.id);
         }
-        let commands = scenes::available_commands();
+        let commands = player::available_commands();
         if self.client.is_v2() {
             response["availableCommands"] = v2::commands(commands).into();
             self.client.answer(id, Ok(response)).await;
@@ -261,7 +257,7 @@ impl Agent {
         };
         let id = id.to_owned();
         let playing = async move { task.play(begun, &id, &prompt, &meta).await };
-        drop(self.shutdown.spawn(playing));
+        self.shutdown.spawn(playing);
         Ok(())
     }
 }
@@ -272,7 +268,6 @@ fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Error> {
         .map_err(|error| Error::invalid_params().data(error.to_string()))
 }
 
-/// The context in which the turns of a session run.
 pub(super) struct PromptTask {
     pub(super) client: Client,
     pub(super) ids: Ids,
@@ -310,7 +305,7 @@ impl PromptTask {
             turn.show(user).await;
             turn.show_state("running").await;
         }
-        let outcome = scenes::play(&mut turn, prompt, number, meta).await;
+        let outcome = player::play(&mut turn, prompt, number, meta).await;
         let late_updates = std::mem::take(&mut turn.late_updates);
         let wake_after = turn.background_work_after;
         // The turn ends before the client reads so, because the client may send the next prompt at once.
@@ -334,7 +329,7 @@ impl PromptTask {
     /// Works after a time, unless a client has sent a prompt meanwhile.
     async fn work_without_prompt(&self, time: Duration) {
         tokio::select! {
-            () = self.session.wait_retired() => return,
+            () = self.session.retired.cancelled() => return,
             () = tokio::time::sleep(time) => {}
         }
         let Some((running, answered)) = self.session.begin(None) else {
@@ -342,7 +337,8 @@ impl PromptTask {
         };
         let mut turn = self.turn(running);
         turn.show_state("running").await;
-        let outcome = scenes::play_background_work(&mut turn).await;
+        let played = turn.say("I am working again, without a prompt.").await;
+        let outcome = turn.end(played, "").await;
         self.report_idle(outcome).await;
         // Dropped only now, so that the end of this work is not mistaken for the end of the next prompt.
         drop(turn);

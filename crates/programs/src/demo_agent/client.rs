@@ -16,9 +16,8 @@ use wire::jsonrpc::{self, RpcError};
 
 type Outcome = Result<Box<RawValue>, RpcError>;
 
-/// The open requests to the client.
 #[derive(Debug, Default)]
-struct PendingRequests {
+struct Pending {
     last: u64,
     answers: HashMap<u64, oneshot::Sender<Outcome>>,
 }
@@ -48,7 +47,7 @@ pub(super) struct Client {
     /// The capabilities in the form of v1. The agent uses only these.
     capabilities: Arc<Value>,
     lines: mpsc::Sender<Bytes>,
-    pending: Arc<Mutex<PendingRequests>>,
+    pending: Arc<Mutex<Pending>>,
 }
 
 impl Client {
@@ -94,10 +93,8 @@ impl Client {
     }
 
     pub(super) async fn answer(&self, id: &RawValue, outcome: Result<Value, Error>) {
-        let line = match outcome {
-            Ok(result) => jsonrpc::result(id, &to_raw(&result)),
-            Err(error) => jsonrpc::error(id, &error),
-        };
+        let outcome = outcome.map(|result| to_raw(&result));
+        let line = jsonrpc::response(id, outcome.as_deref());
         self.send(line).await;
     }
 
@@ -148,7 +145,7 @@ impl Client {
         }
     }
 
-    async fn send(&self, line: Bytes) {
+    pub(super) async fn send(&self, line: Bytes) {
         // A closed queue means that stdout is closed and the connection is ending.
         let _ = self.lines.send(line).await;
     }

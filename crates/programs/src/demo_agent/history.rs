@@ -118,15 +118,11 @@ fn join(earlier: &mut Value, chunk: &Value) -> bool {
 }
 
 fn truncate_block(block: &Value) -> Value {
-    let size = |pointer| {
-        block
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .map_or(0, str::len)
-    };
-    let bytes = size("/data")
-        .max(size("/resource/text"))
-        .max(size("/resource/blob"));
+    let data = ["/data", "/resource/text", "/resource/blob"];
+    let data = data
+        .iter()
+        .find_map(|pointer| block.pointer(pointer)?.as_str());
+    let bytes = data.map_or(0, str::len);
     let text = match (block["text"].as_str(), block["type"].as_str()) {
         (Some(text), _) if text.len() > MAX_BLOCK_BYTES => excerpt(text, MAX_BLOCK_BYTES / 4),
         (None, Some(kind)) if bytes > MAX_BLOCK_BYTES => {

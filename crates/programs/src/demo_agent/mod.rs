@@ -5,15 +5,15 @@
 //! binary, and it also works with an editor.
 //!
 //! Updates and requests are JSON values in the form of v1. [`client`] converts updates with [`v2`] for a client
-//! of v2. The fixed scenes are data, in `scenes.json`.
+//! of v2. Commands are scripts in `scenes.json`, which [`player`] plays. A command that needs decisions is a
+//! function in [`scenes`].
 //!
-//! Reading order: [`connection`], [`client`], [`agent`], [`sessions`], [`turn`], [`scenes`].
+//! Reading order: this file (lines in and out), [`client`], [`agent`], [`sessions`], [`turn`], [`player`], [`scenes`].
 
 mod agent;
 mod client;
-mod connection;
 mod history;
-mod options;
+mod player;
 mod scenes;
 mod sessions;
 mod sign_in;
@@ -22,71 +22,107 @@ mod turn;
 mod v2;
 
 use std::ffi::OsString;
-use std::io::Write as _;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tokio::fs::File;
-use tokio::io::BufReader;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
+use self::agent::Agent;
+use self::client::Client;
 use self::sessions::Store;
 use self::sign_in::{SignIn, WORD};
+use crate::stdio::{self, Lines, parse, pipes};
+use base::shutdown::Shutdown;
+use wire::jsonrpc::{self, Message};
+
+/// The maximum number of lines that wait for stdout. After that, turns block.
+const OUTPUT_QUEUE_LINES: usize = 64;
+/// The time for running turns and unwritten lines after the end of stdin.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
+/// A longer line is discarded and answered with an error.
+const LINE_MAX: usize = 32 << 20;
 
 /// Serves ACP on stdin and stdout until stdin ends.
 pub fn main() -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => return report_error(&error),
-    };
-    let folder = state_folder();
-    let sign_in = SignIn::new(
-        variable("ACP_DEMO_SIGN_IN").is_some_and(|value| value == "required"),
-        folder.clone(),
-    );
-    let store = Store::new(folder);
-    let served = pipes().and_then(|(stdin, stdout)| {
-        runtime.block_on(connection::serve(
-            BufReader::with_capacity(64 << 10, stdin),
-            stdout,
-            store,
-            sign_in,
-        ))
+        .build();
+    let served = runtime.and_then(|runtime| {
+        let served = runtime.block_on(serve());
+        // The shutdown does not wait for blocked stdio, because a client may have stopped reading.
+        runtime.shutdown_background();
+        served
     });
-    // The shutdown does not wait for blocked stdio, because a client may have stopped reading.
-    runtime.shutdown_background();
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => report_error(&error),
-    }
+    exit_code(served.map(|()| true))
 }
 
 /// Runs the sign-in in this process's terminal, for clients that start the agent for this.
 pub fn sign_in() -> ExitCode {
     let word = variable(WORD).and_then(|word| word.into_string().ok());
-    match sign_in::at_terminal(state_folder(), word.as_deref().unwrap_or("acp")) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => report_error(&error),
-    }
-}
-
-/// Stdin and stdout without the buffers of the standard library, so that a line is one write.
-fn pipes() -> std::io::Result<(File, File)> {
-    let open = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(|fd| File::from_std(fd.into()));
-    Ok((
-        open(std::io::stdin().as_fd())?,
-        open(std::io::stdout().as_fd())?,
+    exit_code(sign_in::at_terminal(
+        state_folder(),
+        word.as_deref().unwrap_or("acp"),
     ))
 }
 
-fn report_error(error: &std::io::Error) -> ExitCode {
-    // There is no other channel for the error if stderr is closed.
-    let _ = writeln!(std::io::stderr(), "demo agent: {error}");
-    ExitCode::FAILURE
+async fn serve() -> io::Result<()> {
+    let folder = state_folder();
+    let is_required = variable("ACP_DEMO_SIGN_IN").is_some_and(|value| value == "required");
+    let sign_in = SignIn::new(is_required, folder.clone());
+    let (stdin, stdout) = pipes()?;
+    let (lines, queue) = mpsc::channel(OUTPUT_QUEUE_LINES);
+    let shutdown = Shutdown::new();
+    let agent = Agent::new(
+        Client::new(lines),
+        Store::new(folder),
+        sign_in,
+        shutdown.clone(),
+    );
+    let reading = receive(Lines::read(&shutdown, stdin, LINE_MAX), agent, shutdown);
+    let writing = stdio::write(stdout, queue);
+    tokio::pin!(reading, writing);
+    tokio::select! {
+        written = &mut writing => return written,
+        ended = &mut reading => ended?,
+    }
+    timeout(SHUTDOWN_GRACE, writing).await.unwrap_or(Ok(()))
+}
+
+/// Handles the messages of the client in order. The end of stdin ends the connection.
+async fn receive(mut lines: Lines, mut agent: Agent, shutdown: Shutdown) -> io::Result<()> {
+    while let Some(line) = lines.next().await {
+        let line = line?.or_else(|too_long| too_long.as_answer());
+        match line.and_then(|line| parse(&line)) {
+            Ok(Message::Request { id, method, params }) => {
+                agent.request(&id, &method, &params).await;
+            }
+            Ok(Message::Notification { method, params }) => agent.notification(&method, &params),
+            Ok(Message::Response { id, outcome }) => agent.client.resolve(&id, outcome),
+            Err(error) => {
+                let line = jsonrpc::error(RawValue::NULL, &error);
+                agent.client.send(line).await;
+            }
+        }
+    }
+    agent.end();
+    shutdown.wait_for_tasks(SHUTDOWN_GRACE).await;
+    Ok(())
+}
+
+fn exit_code(done: io::Result<bool>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // There is no other channel for the error if stderr is closed.
+            let _ = writeln!(io::stderr(), "demo agent: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The directory in which sessions are stored. Without a HOME they exist only in memory.

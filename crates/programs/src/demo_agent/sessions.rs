@@ -1,11 +1,11 @@
-//! The open sessions of this process, and the sessions on disk.
+//! The open sessions of this process with their options, and the sessions on disk.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use agent_client_protocol_schema::v1::Error;
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::client::{BOOLEAN_OPTIONS, Client};
 use super::history::History;
-use super::options::Options;
 use base::shutdown::lock_or_abort;
 use base::types::{Ids, Timestamp};
 
@@ -51,6 +51,101 @@ impl Workspace {
         }
         Ok(())
     }
+}
+
+pub(super) const MODE: &str = "mode";
+
+/// The options with their default values, in the form of v1.
+static OPTIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("options.json"))
+        .expect("the file is JSON: each test reads it")
+});
+
+/// The values that differ from the defaults, by the id of the option.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Options(BTreeMap<String, Value>);
+
+impl Options {
+    pub(super) fn selected(&self, option: &str) -> &str {
+        self.value(option).as_str().unwrap_or_default()
+    }
+
+    pub(super) fn is_on(&self, option: &str) -> bool {
+        self.value(option) == true
+    }
+
+    pub(super) fn selected_name(&self, option: &str) -> &str {
+        let mut values = values(option).iter();
+        let selected = values.find(|value| value["value"] == *self.value(option));
+        selected
+            .and_then(|value| value["name"].as_str())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn set(&mut self, option: &str, value: &Value) -> Result<(), Error> {
+        let Some(known) = definition(option) else {
+            return Err(Error::invalid_params().data("configId is not an option of the session"));
+        };
+        let valid = match known["type"].as_str() {
+            Some("boolean") => value.is_boolean(),
+            _ => values(option)
+                .iter()
+                .any(|choice| choice["value"] == *value),
+        };
+        if !valid {
+            return Err(Error::invalid_params().data("the option has no such value"));
+        }
+        self.0.insert(option.to_owned(), value.clone());
+        Ok(())
+    }
+
+    /// The complete list for a client. Boolean options are only for clients that support them.
+    pub(super) fn list(&self, client: &Client) -> Value {
+        let mut options = OPTIONS.clone();
+        options.retain(|option| match option["id"].as_str() {
+            Some(MODE) => client.is_v2(),
+            _ => option["type"] != "boolean" || client.offers(BOOLEAN_OPTIONS),
+        });
+        for option in &mut options {
+            let members = option.as_object_mut();
+            let id = members
+                .and_then(|members| members.remove("id"))
+                .unwrap_or_default();
+            option["currentValue"] = self.value(id.as_str().unwrap_or_default()).clone();
+            option[client.version.config_option_id_key()] = id;
+        }
+        options.into()
+    }
+
+    pub(super) fn modes(&self) -> Value {
+        let modes = values(MODE).iter().map(
+            |mode| json!({ "id": mode["value"], "name": mode["name"], "description": mode["description"] }),
+        );
+        json!({ "currentModeId": self.value(MODE), "availableModes": modes.collect::<Vec<_>>() })
+    }
+
+    pub(super) fn update(&self, option: &str, client: &Client) -> Value {
+        if option == MODE && !client.is_v2() {
+            return json!({ "sessionUpdate": "current_mode_update", "currentModeId": self.value(MODE) });
+        }
+        json!({ "sessionUpdate": "config_option_update", "configOptions": self.list(client) })
+    }
+
+    fn value(&self, option: &str) -> &Value {
+        let default = || definition(option).map_or(&Value::Null, |known| &known["currentValue"]);
+        self.0.get(option).unwrap_or_else(default)
+    }
+}
+
+fn definition(option: &str) -> Option<&'static Value> {
+    OPTIONS.iter().find(|known| known["id"] == option)
+}
+
+fn values(option: &str) -> &'static [Value] {
+    definition(option)
+        .and_then(|known| known["options"].as_array())
+        .map_or(&[], Vec::as_slice)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +218,7 @@ pub(super) struct Session {
     record: Mutex<Record>,
     turn: Mutex<TurnSlot>,
     /// Cancelled when the session is closed or replaced.
-    retired: CancellationToken,
+    pub(super) retired: CancellationToken,
     store: Arc<Store>,
 }
 
@@ -190,12 +285,6 @@ impl Session {
         self.slot().running.is_some()
     }
 
-    /// Whether the running turn answers the request with this id.
-    pub(super) fn answers_request(&self, request: &str) -> bool {
-        matches!(&self.slot().running, Some((Some(id), _)) if id.get() == request)
-    }
-
-    /// Waits for the end of the agent's work without a prompt.
     pub(super) async fn background_work_ended(&self) {
         loop {
             let ended = match &*self.slot() {
@@ -222,11 +311,6 @@ impl Session {
         self.cancel();
     }
 
-    pub(super) async fn wait_retired(&self) {
-        self.retired.cancelled().await;
-    }
-
-    /// Retires the session, and waits for the answer to its turn.
     pub(super) async fn stop(&self) {
         self.retire();
         let answered = self.slot().answered.clone();
@@ -235,7 +319,6 @@ impl Session {
         }
     }
 
-    /// Registers a part of the turn that can be cancelled until it ends.
     pub(super) fn part(&self, id: &str) -> CancellationToken {
         self.slot().parts.entry(id.to_owned()).or_default().clone()
     }
@@ -320,9 +403,8 @@ impl Sessions {
     }
 
     pub(super) fn with_turn_for(&self, request: &str) -> Option<Arc<Session>> {
-        let mut open = self.open.values();
-        open.find(|session| session.answers_request(request))
-            .cloned()
+        let answers = |session: &&Arc<Session>| matches!(&session.slot().running, Some((Some(id), _)) if id.get() == request);
+        self.open.values().find(answers).cloned()
     }
 
     pub(super) async fn close(&mut self, id: &str) -> Result<(), Error> {
@@ -342,7 +424,9 @@ impl Sessions {
     }
 
     pub(super) fn end_all(&self) {
-        self.open.values().for_each(|session| session.retire());
+        for session in self.open.values() {
+            session.retire();
+        }
     }
 
     /// A page of the sessions by last use, latest first, and the cursor of the next page if there is one. The
@@ -464,10 +548,10 @@ impl Store {
         let mut files: Vec<_> = self.files().filter_map(dated).collect();
         let surplus = (files.len() + 1).saturating_sub(self.max);
         files.sort();
-        files
-            .iter()
-            .take(surplus)
-            .try_for_each(|(_, path)| fs::remove_file(path))
+        for (_, path) in files.iter().take(surplus) {
+            fs::remove_file(path)?;
+        }
+        Ok(())
     }
 
     fn files(&self) -> impl Iterator<Item = fs::DirEntry> {

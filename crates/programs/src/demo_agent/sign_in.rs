@@ -120,15 +120,12 @@ fn failed(error: &io::Error) -> Error {
 pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut stdout = io::stdout();
+    let rejected = |reason| Err(io::Error::other(reason));
     if !stdin.is_terminal() {
-        return Err(io::Error::other(
-            "stdin is not a terminal: run the sign-in in a terminal",
-        ));
+        return rejected("stdin is not a terminal: run the sign-in in a terminal");
     }
     if folder.is_none() {
-        return Err(io::Error::other(
-            "HOME is not set, so the sign-in cannot be saved",
-        ));
+        return rejected("HOME is not set, so the sign-in cannot be saved");
     }
     let right = ask(&mut stdin.lock(), &mut stdout, word)?;
     if right {
@@ -138,13 +135,10 @@ pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> io::Result<boo
     Ok(right)
 }
 
-/// Whether the user entered the word within the allowed tries.
 fn ask(input: &mut impl BufRead, output: &mut impl Write, word: &str) -> io::Result<bool> {
     for _ in 0..MAX_TRIES {
-        write!(
-            output,
-            "Type the word \"{word}\" to sign in to the demo agent: "
-        )?;
+        let prompt = format!("Type the word \"{word}\" to sign in to the demo agent: ");
+        output.write_all(prompt.as_bytes())?;
         output.flush()?;
         let mut line = String::new();
         if input.by_ref().take(LINE_MAX).read_line(&mut line)? == 0 {

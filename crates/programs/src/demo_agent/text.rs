@@ -20,7 +20,6 @@ pub(super) fn excerpt(text: &str, max: usize) -> String {
     format!("{}…", cut[..word_end.unwrap_or(end)].trim_end())
 }
 
-/// The text as one line with collapsed white space.
 pub(super) fn one_line(text: &str, max: usize) -> String {
     // Reads only the shown part, so that a prompt of megabytes is cheap.
     let words: Vec<&str> = text.split_whitespace().take(max).collect();
@@ -100,7 +99,6 @@ impl Prompt {
         }
     }
 
-    /// The name and the input of `/name input`.
     pub(super) fn command(&self) -> Option<(&str, &str)> {
         let line = self.text.trim().strip_prefix('/')?;
         let (name, input) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

@@ -12,14 +12,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::options::{MODE, Options};
-use super::sessions::{Record, Running, Session};
+use super::sessions::{MODE, Options, Record, Running, Session};
 use super::text::{fenced, one_line, pieces};
 use super::v2;
 use base::types::Ids;
 
 const CONTEXT: u64 = 128_000;
-/// The maximum number of characters of a title made from a prompt.
 const TITLE_MAX: usize = 60;
 /// The timeout of the release of a terminal of the client when a turn ends early.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,7 +25,6 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Why a scene ends early.
 #[derive(Debug, derive_more::From)]
 pub(super) enum Stop {
-    /// The turn ends with this stop reason.
     #[from(ignore)]
     Reason(&'static str),
     Failed(Error),
@@ -46,15 +43,11 @@ pub(super) struct Turn {
     ids: Ids,
     /// The current message or thought. Any other step ends it.
     message: Option<String>,
-    /// Tool calls that have not ended.
     open_calls: Vec<String>,
-    /// Terminals of the client that were not released.
     pub(super) terminals: Vec<String>,
-    /// Displayed terminals that have not ended.
     pub(super) displays: Vec<String>,
     /// The tokens of the session up to and including this turn's prompt.
     tokens_read: u64,
-    /// The updates to send after the end of the turn.
     pub(super) late_updates: Vec<Value>,
     /// The delay after the turn before the agent works without a prompt.
     pub(super) background_work_after: Option<Duration>,
@@ -255,18 +248,18 @@ impl Turn {
 
     pub(super) async fn progress(&mut self, call: &str, members: Value) -> Step {
         if members["status"] == "completed" || members["status"] == "failed" {
-            self.call_ended(call);
+            self.open_calls.retain(|open| open != call);
         }
         self.act(tool_call_update(call, members)).await
+    }
+
+    pub(super) async fn set_status(&mut self, call: &str, status: &str) -> Step {
+        self.progress(call, json!({ "status": status })).await
     }
 
     pub(super) async fn end_call(&mut self, call: &str, status: &str, text: &str) -> Step {
         let members = json!({ "status": status, "content": text_content(text) });
         self.progress(call, members).await
-    }
-
-    pub(super) fn call_ended(&mut self, call: &str) {
-        self.open_calls.retain(|open| open != call);
     }
 
     pub(super) async fn set_option(&mut self, option: &str, value: &Value) -> Step {
@@ -314,7 +307,6 @@ impl Turn {
         self.client.update(&self.session().id, update).await;
     }
 
-    /// Fails if the turn is cancelled.
     pub(super) fn check(&self) -> Step {
         if self.running.cancel.is_cancelled() {
             Err(Stop::CANCELLED)
@@ -338,7 +330,6 @@ pub(super) fn tool_call_update(call: &str, mut members: Value) -> Value {
     members
 }
 
-/// A text as the content of a tool call.
 pub(super) fn text_content(text: &str) -> Value {
     json!([{ "type": "content", "content": { "type": "text", "text": text } }])
 }
@@ -490,7 +481,7 @@ impl Turn {
 
     /// Reports that a tool call was cancelled, with its turn or by itself. v1 and the history have no such status.
     pub(super) async fn call_cancelled(&mut self, call: &str) {
-        self.call_ended(call);
+        self.open_calls.retain(|open| open != call);
         let members = json!({ "status": "failed", "content": text_content("Cancelled.") });
         let update = tool_call_update(call, members);
         self.record().history.push(&update);

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use serde_json::value::RawValue;
 
 use super::early_acp::EarlyAgent;
-use super::input::MAX_DEPTH;
 use super::message::LineError;
-use super::protocol::{AgentProtocol, Outgoing, Output};
+use super::protocol::{AgentProtocol, Output};
 use super::stream_json::StreamJson;
+use crate::stdio::MAX_DEPTH;
 use base::types::AgentDialect;
 use wire::acp::{RawObject, error_code, method, to_raw};
-use wire::jsonrpc::{self, CallId, Message, RpcError};
+use wire::jsonrpc::{self, Message, RpcError};
 
 const MAX_CALLS: usize = 1024;
 
@@ -27,7 +27,7 @@ impl AgentProtocol for AcpAgent {
         std::mem::take(&mut self.0)
     }
 
-    fn message(&mut self, message: &Outgoing<'_>) {
+    fn message(&mut self, message: Message) {
         self.0.push(Output::ToAgent(message.line()));
     }
 
@@ -64,50 +64,37 @@ impl AgentSide {
         }
     }
 
-    pub(super) fn message(&mut self, message: Message) -> Vec<Output> {
-        match message {
+    pub(super) fn message(&mut self, mut message: Message) -> Vec<Output> {
+        match &mut message {
             Message::Request { id, .. } if self.calls.len() >= MAX_CALLS => {
                 let detail = "too many requests have no answer";
-                let outcome = Err(RpcError::new(error_code::INTERNAL, detail));
-                return vec![Output::ToClient(Message::Response { id, outcome })];
+                return vec![Output::ToClient(Message::Response {
+                    id: id.clone(),
+                    outcome: Err(RpcError::new(error_code::INTERNAL, detail)),
+                })];
             }
-            Message::Request { id, method, params } => {
+            Message::Request { id, .. } => {
                 self.last_call += 1;
-                self.calls.insert(self.last_call, id);
-                self.protocol.message(&Outgoing::Request {
-                    id: CallId::new(self.last_call),
-                    method: &method,
-                    params: &params,
-                });
+                let own = std::mem::replace(id, to_raw(&self.last_call));
+                self.calls.insert(self.last_call, own);
             }
-            Message::Notification { method, mut params } => {
-                if &*method == method::CANCEL_REQUEST {
-                    let params_object = RawObject::parse(&params);
-                    let wanted = params_object.and_then(|params| params.get("requestId"));
-                    let is_wanted = |id: &RawValue| wanted.is_some_and(|own| own.get() == id.get());
-                    let mut calls = self.calls.iter();
-                    let Some((call, _)) = calls.find(|(_, id)| is_wanted(id)) else {
-                        return Vec::new();
-                    };
-                    params = to_raw(&serde_json::json!({ "requestId": call }));
-                }
-                self.protocol.message(&Outgoing::Notification {
-                    method: &method,
-                    params: &params,
-                });
+            Message::Notification { method, params } if **method == *method::CANCEL_REQUEST => {
+                let params_object = RawObject::parse(params);
+                let wanted = params_object.and_then(|params| params.get("requestId"));
+                let is_wanted = |id: &RawValue| wanted.is_some_and(|own| own.get() == id.get());
+                let mut calls = self.calls.iter();
+                let Some((call, _)) = calls.find(|(_, id)| is_wanted(id)) else {
+                    return Vec::new();
+                };
+                *params = to_raw(&serde_json::json!({ "requestId": call }));
             }
-            Message::Response { id, outcome } => {
-                let outcome = outcome.map_err(|error| to_raw(&error));
-                self.protocol.message(&Outgoing::Answer {
-                    id: &id,
-                    outcome: outcome.as_deref().map_err(|error| &**error),
-                });
-            }
+            Message::Notification { .. } | Message::Response { .. } => {}
         }
+        self.protocol.message(message);
         self.outputs()
     }
 
-    /// Translates a line of the agent. The error is that of a line without a meaning in its protocol.
+    /// Translates a line of the agent. Fails if the line has no meaning in the agent's protocol.
     pub(super) fn line(&mut self, line: &[u8]) -> (Vec<Output>, Result<(), LineError>) {
         let translated = self.protocol.line(line);
         (self.outputs(), translated)

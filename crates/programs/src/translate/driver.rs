@@ -1,6 +1,7 @@
 //! The loop of a translation: stdin and stdout on one side, the command on the other.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -8,34 +9,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::OptionFuture;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::AgentSide;
-use super::early_acp::early_client;
-use super::input::{TooLong, next_raw_line};
-use super::launch::{ChildCommand, Launcher};
-use super::protocol::{AcpClient, ClientProtocol, Launch, Output, Served};
+use super::early_acp::EarlyClient;
+use super::protocol::{AcpClient, ClientProtocol, Launch, Output, Served, receive};
+use crate::stdio::{self, Line, Lines, Unwritten};
 use base::shutdown::Shutdown;
 use base::telemetry::ErrorChain;
-use base::types::AgentDialect;
-use children::{Child, Exit, SpawnError, StdinError, StopReason};
+use base::types::{AgentDialect, Isolation, OWN_PROGRAM};
+use children::{
+    Child, ChildIsolation, ChildSpec, Exit, Limits, SpawnError, Spawner, StdinError, StopReason,
+};
 use wire::acp::{object, to_raw};
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The size of lines that a reader holds, and of unwritten lines above which the other side is not read.
-const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// The size of unwritten lines for a command above which its output is not read. It causes some of these lines.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
-const QUEUE_LINES: usize = 64;
-/// The size of a write to the client, if more than one line waits.
-const BLOCK_BYTES: usize = 64 << 10;
 /// The maximum size of a line of the client. A gateway checks the messages that it sends.
 const MAX_CLIENT_LINE_BYTES: usize = 256 << 20;
 /// The time between two attempts to write to a command that does not read.
@@ -45,10 +41,22 @@ const EXIT_GRACE: Duration = Duration::from_millis(400);
 /// The time for lines that the client does not read after the end of a command, and for tasks at the end.
 const END_GRACE: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The protocol of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ClientDialect {
     Acp,
     EarlyAcp,
+}
+
+impl ClientDialect {
+    /// `cwd` is the folder of sessions for which the client names none.
+    pub fn client(self, cwd: PathBuf) -> Box<dyn ClientProtocol> {
+        match self {
+            Self::Acp => Box::new(AcpClient),
+            Self::EarlyAcp => Box::new(EarlyClient::new(cwd)),
+        }
+    }
 }
 
 pub struct Options {
@@ -57,7 +65,6 @@ pub struct Options {
     pub command: ChildCommand,
     /// The session that the client is expected to restore. A command that serves one session then starts with it.
     pub resume: Option<String>,
-    /// The maximum size of a line of the command.
     pub max_line_bytes: usize,
     pub record: Option<PathBuf>,
 }
@@ -80,48 +87,6 @@ pub enum TranslateError {
     OutputClosed,
 }
 
-type Line = io::Result<Result<Vec<u8>, TooLong>>;
-
-struct Lines {
-    received: mpsc::Receiver<(Line, Option<OwnedSemaphorePermit>)>,
-    _reader: AbortOnDropHandle<()>,
-}
-
-impl Lines {
-    fn read(
-        shutdown: &Shutdown,
-        input: impl AsyncRead + Send + Unpin + 'static,
-        max_line_bytes: usize,
-    ) -> Self {
-        let (lines, received) = mpsc::channel(QUEUE_LINES);
-        let room = Arc::new(Semaphore::new(MAX_QUEUED_BYTES));
-        let mut input = BufReader::with_capacity(64 << 10, input);
-        let reader = shutdown.spawn_client(async move {
-            while let Some(line) = next_raw_line(&mut input, max_line_bytes).await.transpose() {
-                let is_last = line.is_err();
-                let bytes = match &line {
-                    Ok(Ok(line)) => line.len().min(MAX_QUEUED_BYTES),
-                    _ => 0,
-                };
-                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                let permit = Arc::clone(&room).acquire_many_owned(bytes).await.ok();
-                if lines.send((line, permit)).await.is_err() || is_last {
-                    return;
-                }
-            }
-        });
-        Self {
-            received,
-            _reader: AbortOnDropHandle::new(reader),
-        }
-    }
-
-    /// The next line, or `None` after the last one. Cancel-safe.
-    async fn next(&mut self) -> Option<Line> {
-        self.received.recv().await.map(|(line, _)| line)
-    }
-}
-
 pub async fn run(
     options: Options,
     input: impl AsyncRead + Send + Unpin + 'static,
@@ -132,7 +97,7 @@ pub async fn run(
     let recorder = recorder.transpose()?;
     let shutdown = Shutdown::new();
     let (blocks, unwritten) = mpsc::channel(1);
-    let writer = shutdown.spawn_client(write(output, unwritten));
+    let writer = shutdown.spawn_client(stdio::write(output, unwritten));
     let draining = shutdown.clone();
     // A separate task, because a start or a stop can wait while a signal arrives.
     let stopping = AbortOnDropHandle::new(shutdown.spawn_client(async move {
@@ -140,14 +105,10 @@ pub async fn run(
         draining.start_drain();
     }));
     let cwd = options.command.cwd.clone();
-    let client: Box<dyn ClientProtocol> = match options.to {
-        ClientDialect::Acp => Box::new(AcpClient),
-        ClientDialect::EarlyAcp => early_client(cwd.clone(), VERSION),
-    };
     let driver = Driver {
         launcher: Launcher::new(options.command, &shutdown),
-        agent: AgentSide::new(options.from, cwd, options.resume),
-        client,
+        agent: AgentSide::new(options.from, cwd.clone(), options.resume),
+        client: options.to.client(cwd),
         recorder,
         child: None,
         has_started: false,
@@ -162,55 +123,6 @@ pub async fn run(
     drop(stopping);
     shutdown.wait_for_tasks(END_GRACE).await;
     ended
-}
-
-async fn write(
-    mut output: impl AsyncWrite + Unpin,
-    mut blocks: mpsc::Receiver<Bytes>,
-) -> io::Result<()> {
-    while let Some(block) = blocks.recv().await {
-        output.write_all(&block).await?;
-        output.flush().await?;
-    }
-    Ok(())
-}
-
-#[derive(Debug, Default)]
-struct Unwritten {
-    lines: VecDeque<Bytes>,
-    bytes: usize,
-}
-
-impl Unwritten {
-    fn push(&mut self, line: Bytes) {
-        self.bytes += line.len();
-        self.lines.push_back(line);
-    }
-
-    fn pop(&mut self) -> Option<Bytes> {
-        let line = self.lines.pop_front()?;
-        self.bytes -= line.len();
-        Some(line)
-    }
-
-    fn pop_block(&mut self) -> Option<Bytes> {
-        let first = self.pop()?;
-        if self.lines.is_empty() || first.len() >= BLOCK_BYTES {
-            return Some(first);
-        }
-        let mut block = BytesMut::from(&*first);
-        while let Some(line) = self.lines.front()
-            && block.len() + line.len() <= BLOCK_BYTES
-        {
-            block.extend_from_slice(line);
-            self.pop();
-        }
-        Some(block.freeze())
-    }
-
-    fn has_room(&self) -> bool {
-        self.bytes <= MAX_QUEUED_BYTES
-    }
 }
 
 struct Running {
@@ -302,18 +214,14 @@ impl Driver {
         outputs.collect()
     }
 
-    async fn client_line(&mut self, line: Line) -> Result<(), TranslateError> {
+    async fn client_line(&mut self, line: io::Result<Line>) -> Result<(), TranslateError> {
         let line = line.map_err(TranslateError::Stdin)?;
-        let line = line.or_else(|too_long| too_long.as_answer(MAX_CLIENT_LINE_BYTES));
-        let served = match line {
-            Ok(line) => self.client.client_line(&line),
-            Err(error) => Served::invalid_line(&error),
-        };
+        let served = receive(&mut *self.client, line);
         let outputs = self.serve(served);
         self.apply(outputs).await
     }
 
-    async fn agent_line(&mut self, line: Line) -> Result<(), TranslateError> {
+    async fn agent_line(&mut self, line: io::Result<Line>) -> Result<(), TranslateError> {
         let line = line.map_err(TranslateError::Output)?;
         let line = line.map_err(|_| TranslateError::LineTooLong(self.max_line_bytes))?;
         if let Some(recorder) = &mut self.recorder {
@@ -338,7 +246,9 @@ impl Driver {
         let stdin = running.child.stdin.clone();
         while let Some(line) = self.to_agent.lines.front() {
             match stdin.send(line.clone()) {
-                Ok(()) => drop(self.to_agent.pop()),
+                Ok(()) => {
+                    self.to_agent.pop();
+                }
                 Err(StdinError::Full) => return false,
                 // The end of the command is reported by its output.
                 Err(StdinError::Closed) => self.to_agent = Unwritten::default(),
@@ -401,7 +311,7 @@ impl Driver {
                 if ends_alone {
                     tokio::select! {
                         () = self.shutdown.drain_started() => {}
-                        () = end_of(&mut inputs) => {}
+                        () = async { while inputs.next().await.is_some() {} } => {}
                     }
                 }
                 sleep(END_GRACE).await;
@@ -515,27 +425,98 @@ impl Driver {
     }
 }
 
-/// The next line of the command. Waits for ever without a command.
-async fn next_of(child: &mut Option<Running>) -> Option<Line> {
+async fn next_of(child: &mut Option<Running>) -> Option<io::Result<Line>> {
     match child {
         Some(running) => running.lines.next().await,
         None => std::future::pending().await,
     }
 }
 
-async fn end_of(lines: &mut Lines) {
-    while lines.next().await.is_some() {}
+/// The time for the output of the command with one argument, and its size.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+const OUTPUT_BYTES: u64 = 1024;
+
+/// The command of the agent. Its arguments and variables may contain secrets, so it has no `Debug`.
+#[derive(Clone)]
+pub struct ChildCommand {
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    /// The working directory of the child, unless its session has another one.
+    pub cwd: PathBuf,
+}
+
+/// The deadlines of a stop. A gateway stops the translation with the defaults, so the command has ended before the gateway
+/// sends TERM, and before it sends KILL during its own end.
+fn limits() -> Limits {
+    Limits {
+        stop_stdin_timeout: Duration::from_secs(3),
+        stop_term_timeout: Duration::from_secs(1),
+        drain_stdin_timeout: Duration::ZERO,
+        drain_term_timeout: Duration::from_millis(700),
+        stop_kill_timeout: Duration::from_millis(500),
+        ..Limits::default()
+    }
+}
+
+/// Starts the command with the rights of this process. It writes to the stderr of this process.
+struct Launcher {
+    spawner: Spawner,
+    command: ChildCommand,
+}
+
+impl Launcher {
+    fn new(command: ChildCommand, shutdown: &Shutdown) -> Self {
+        let limits = Arc::new(limits());
+        let mut spawner = Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), limits);
+        spawner.inherits_stderr = true;
+        Self { spawner, command }
+    }
+
+    async fn start(&self, launch: Launch) -> Result<Child, SpawnError> {
+        let mut command = self.command.clone();
+        let arguments = launch.arguments.into_iter().map(OsString::from);
+        command.args.extend(arguments);
+        let spec = ChildSpec {
+            program: command.program,
+            args: command.args,
+            env: command.env,
+            home: launch.cwd.unwrap_or(command.cwd),
+            cwd: None,
+            secrets: Vec::new(),
+            isolation: ChildIsolation {
+                level: Isolation::Off,
+                ..ChildIsolation::default()
+            },
+        };
+        self.spawner.spawn(spec).await
+    }
+
+    /// The first output of the command with this argument. `None` if the command does not end in time.
+    async fn output(&self, cwd: Option<PathBuf>, argument: &str) -> Option<String> {
+        let launch = Launch {
+            cwd,
+            arguments: vec![argument.to_owned()],
+        };
+        let output = async {
+            let mut child = self.start(launch).await.ok()?;
+            let mut stdout = child.take_stdout()?.take(OUTPUT_BYTES);
+            let mut output = Vec::new();
+            // The end of its input ends a command that does not know the argument.
+            let (_, read) = tokio::join!(child.stop(), stdout.read_to_end(&mut output));
+            read.ok()?;
+            Some(String::from_utf8_lossy(&output).into_owned())
+        };
+        timeout(OUTPUT_TIMEOUT, output).await.ok().flatten()
+    }
 }
 
 /// The maximum size of a recording. Further lines are not recorded.
 const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, thiserror::Error)]
-#[error("could not create the recording {}", path.display())]
-pub struct RecordingError {
-    path: PathBuf,
-    source: io::Error,
-}
+#[error("could not create the recording {}", .0.display())]
+pub struct RecordingError(PathBuf, #[source] io::Error);
 
 /// Writes a recording: the lines between this program and an agent, in both directions.
 ///
@@ -553,10 +534,7 @@ impl Recorder {
     fn create(path: &Path) -> Result<Self, RecordingError> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|source| RecordingError {
-            path: path.to_owned(),
-            source,
-        })?;
+        let file = file.map_err(|error| RecordingError(path.to_owned(), error))?;
         Ok(Self {
             file,
             bytes: 0,
@@ -612,5 +590,20 @@ mod tests {
         assert_eq!(text, expected);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(Recorder::create(&path).is_err(), "it exists");
+    }
+}
+
+#[cfg(test)]
+mod launcher_tests {
+    use super::*;
+
+    #[test]
+    fn stop_ends_before_the_next_step_of_the_gateway() {
+        let own = limits();
+        let gateway = Limits::default();
+        let total = own.stop_stdin_timeout + own.stop_term_timeout + own.stop_kill_timeout;
+        assert!(total < gateway.stop_stdin_timeout);
+        let drain = own.drain_stdin_timeout + own.drain_term_timeout;
+        assert!(drain < gateway.drain_term_timeout);
     }
 }

@@ -5,20 +5,15 @@
 //! which has ACP or an early protocol. The module must not know a gateway.
 //!
 //! Reading order: [`protocol`] (the interfaces of the halves, and clients with ACP), [`message`], [`agent`], [`stream_json`], [`early_acp`],
-//! [`input`], [`launch`] (the command), [`driver`] (the loop, and recordings).
+//! [`driver`] (the loop, the command, and recordings).
 
 mod agent;
-mod budget;
 mod driver;
 mod early_acp;
-mod input;
-mod launch;
 mod message;
 mod protocol;
 mod stream_json;
 
-pub use self::driver::{ClientDialect, Options, RecordingError, TranslateError, run};
-pub use self::early_acp::early_client;
-pub use self::input::{MAX_LINE_BYTES, next_line, parse};
-pub use self::launch::ChildCommand;
+pub use self::driver::{ChildCommand, ClientDialect, Options, RecordingError, TranslateError, run};
+pub(crate) use self::protocol::receive;
 pub use self::protocol::{ClientProtocol, Served};

@@ -8,28 +8,9 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::input::{MAX_DEPTH, parse};
-use wire::jsonrpc::{self, CallId, EnvelopeError, Message, RpcError};
+use crate::stdio::{Line, MAX_DEPTH, parse};
+use wire::jsonrpc::{self, EnvelopeError, Message, RpcError};
 
-#[derive(Debug)]
-pub(super) enum Outgoing<'a> {
-    Request {
-        id: CallId,
-        method: &'a str,
-        params: &'a RawValue,
-    },
-    Notification {
-        method: &'a str,
-        params: &'a RawValue,
-    },
-    /// The answer to a request of the agent: a result, or an error object.
-    Answer {
-        id: &'a RawValue,
-        outcome: Result<&'a RawValue, &'a RawValue>,
-    },
-}
-
-/// One effect of a message or a line.
 #[derive(Debug)]
 pub(super) enum Output {
     ToClient(Message),
@@ -42,27 +23,11 @@ pub(super) enum Output {
 pub(super) struct Launch {
     /// The working directory. `None`: that of this program.
     pub(super) cwd: Option<PathBuf>,
-    /// The arguments that follow those of the command.
     pub(super) arguments: Vec<String>,
-}
-
-impl Outgoing<'_> {
-    /// The message as a line of JSON-RPC.
-    pub(super) fn line(&self) -> Bytes {
-        match *self {
-            Self::Request { id, method, params } => jsonrpc::request(id, method, params),
-            Self::Notification { method, params } => jsonrpc::notification(method, params),
-            Self::Answer { id, outcome } => match outcome {
-                Ok(result) => jsonrpc::result(id, result),
-                Err(error) => jsonrpc::error(id, error),
-            },
-        }
-    }
 }
 
 /// The protocol of one agent, which keeps the state of the translation.
 pub(super) trait AgentProtocol: fmt::Debug + Send {
-    /// The effects since the last call, in their order.
     fn outputs(&mut self) -> Vec<Output>;
 
     /// The translation begins. The provided method starts the command.
@@ -78,7 +43,8 @@ pub(super) trait AgentProtocol: fmt::Debug + Send {
     /// Receives the output of the command with [`version_argument`](Self::version_argument).
     fn set_version(&mut self, _output: &str) {}
 
-    fn message(&mut self, message: &Outgoing<'_>);
+    /// Handles a message of the client. The ids of its requests are numbers of the translation.
+    fn message(&mut self, message: Message);
 
     /// Translates a line of the agent. An error means that the rest of the line is not translated.
     fn line(&mut self, line: &[u8]) -> Result<(), LineError>;
@@ -91,7 +57,6 @@ pub(super) trait AgentProtocol: fmt::Debug + Send {
         false
     }
 
-    /// The lines before the end of the command.
     fn farewell(&mut self) -> Bytes {
         Bytes::new()
     }
@@ -100,14 +65,13 @@ pub(super) trait AgentProtocol: fmt::Debug + Send {
 /// The messages that follow from one line of the client, or from one message of the agent.
 #[derive(Debug, Default)]
 pub struct Served {
-    pub to_client: Vec<Bytes>,
-    /// Messages of ACP for the agent.
-    pub to_agent: Vec<Message>,
+    pub(crate) to_client: Vec<Bytes>,
+    pub(crate) to_agent: Vec<Message>,
 }
 
 impl Served {
     /// The answer to a line that is no message.
-    pub fn invalid_line(error: &RpcError) -> Self {
+    pub(super) fn invalid_line(error: &RpcError) -> Self {
         Self {
             to_client: vec![jsonrpc::error(RawValue::NULL, error)],
             to_agent: Vec::new(),
@@ -121,14 +85,25 @@ pub trait ClientProtocol: fmt::Debug + Send {
 
     fn agent_message(&mut self, message: Message) -> Served;
 
+    fn agent_line(&mut self, line: Bytes) -> Served {
+        parse(&line).map_or_else(|_| Served::default(), |message| self.agent_message(message))
+    }
+
     /// A line of the agent without a meaning in its protocol, as the client receives it.
     fn unknown_agent_line(&self, _line: &[u8]) -> Option<Bytes> {
         None
     }
 
-    /// Whether the client has ended the connection with a message.
     fn has_ended(&self) -> bool {
         false
+    }
+}
+
+/// Handles a line of the client. An error answers a line above the limit.
+pub(crate) fn receive(client: &mut dyn ClientProtocol, line: Line) -> Served {
+    match line.or_else(|too_long| too_long.as_answer()) {
+        Ok(line) => client.client_line(&line),
+        Err(error) => Served::invalid_line(&error),
     }
 }
 
@@ -150,6 +125,13 @@ impl ClientProtocol for AcpClient {
     fn agent_message(&mut self, message: Message) -> Served {
         Served {
             to_client: vec![message.line()],
+            to_agent: Vec::new(),
+        }
+    }
+
+    fn agent_line(&mut self, line: Bytes) -> Served {
+        Served {
+            to_client: vec![line],
             to_agent: Vec::new(),
         }
     }
@@ -182,7 +164,6 @@ mod tests {
     }
 }
 
-/// The reason why an object in a line is not translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LineError {
     #[error("the line is not a JSON object")]

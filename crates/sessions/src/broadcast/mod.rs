@@ -25,5 +25,5 @@ mod delivery;
 mod selection;
 mod sender;
 
-pub use delivery::{Broadcast, Parts};
+pub use delivery::Parts;
 pub use sender::{BroadcastError, Broadcasts, MAX_CONTENT_BYTES, MAX_TARGETS};

@@ -1,6 +1,6 @@
 //! The selection: the targets that a request names, and the destinations that get the message.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
@@ -16,20 +16,24 @@ pub(super) struct Target {
     pub(super) session: Option<SessionId>,
 }
 
+impl Target {
+    fn named(kind: BroadcastTargetKind, name: &AgentName) -> Self {
+        Self {
+            kind,
+            name: Some(name.clone()),
+            process: None,
+            session: None,
+        }
+    }
+}
+
 /// A receiver of the message. It gets the message once, also if several targets select it.
-#[derive(Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Destination {
-    Process(Box<PoolProcess>),
+    Process(Uuid),
     /// A member of the dialect `cca`, which has one connection for all its processes.
     Member(AgentName),
     /// A prompt in the queue of the session.
-    Session(SessionId),
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum Key {
-    Process(Uuid),
-    Member(AgentName),
     Session(SessionId),
 }
 
@@ -41,176 +45,139 @@ pub(super) struct Reachable {
     pub(super) members: BTreeMap<AgentName, bool>,
 }
 
-#[derive(Default)]
-pub(super) struct Selection {
-    pub(super) targets: Vec<(Target, Result<usize, BroadcastReason>)>,
-    pub(super) destinations: Vec<Destination>,
-    positions: HashMap<Key, usize>,
+/// Finds the destinations of a broadcast.
+pub(super) struct Selection<'a> {
+    form: BroadcastForm,
+    reachable: &'a Reachable,
+    targets: Vec<(Target, Result<Destination, BroadcastReason>)>,
 }
 
-impl Selection {
-    pub(super) fn new(to: &BroadcastTo, form: BroadcastForm, reachable: &Reachable) -> Self {
-        let mut selection = Self::default();
+impl<'a> Selection<'a> {
+    /// The targets of a broadcast, each with its destination.
+    pub(super) fn targets(
+        to: &BroadcastTo,
+        form: BroadcastForm,
+        reachable: &'a Reachable,
+    ) -> Vec<(Target, Result<Destination, BroadcastReason>)> {
+        let mut selection = Self {
+            form,
+            reachable,
+            targets: Vec::new(),
+        };
         match to {
-            BroadcastTo::All(_) => selection.select_all(form, reachable),
+            BroadcastTo::All(_) => selection.select_all(),
             BroadcastTo::Selected(selected) => {
                 for name in selected.agents.iter().collect::<BTreeSet<_>>() {
                     let known = reachable.agents.contains(name);
-                    let named = (BroadcastTargetKind::Agent, name);
-                    selection.select_agent(named, known, form, reachable);
+                    selection.select_agent(BroadcastTargetKind::Agent, name, known);
                 }
                 for session in selected.sessions.iter().collect::<BTreeSet<_>>() {
-                    selection.select_session(*session, form, reachable);
+                    selection.select_session(*session);
                 }
                 for name in selected.members.iter().collect::<BTreeSet<_>>() {
                     let known = reachable.members.contains_key(name);
-                    let named = (BroadcastTargetKind::Member, name);
-                    selection.select_agent(named, known, form, reachable);
+                    selection.select_agent(BroadcastTargetKind::Member, name, known);
                 }
             }
         }
-        selection
+        selection.targets
     }
 
-    fn select_all(&mut self, form: BroadcastForm, reachable: &Reachable) {
-        for process in &reachable.processes {
-            match (form, process.holder) {
-                (BroadcastForm::Prompt, Some(holder)) => {
-                    self.select_session(holder.session, form, reachable);
-                }
+    fn select_all(&mut self) {
+        for process in &self.reachable.processes {
+            let name = &process.spec.name;
+            match (self.form, process.holder) {
+                (BroadcastForm::Prompt, Some(holder)) => self.select_session(holder.session),
                 (BroadcastForm::Prompt, None) => {}
-                (BroadcastForm::Notification, _)
-                    if reachable.cca_members.contains(&process.spec.name) => {}
+                (BroadcastForm::Notification, _) if self.reachable.cca_members.contains(name) => {}
                 (BroadcastForm::Notification, _) => {
-                    let named = (BroadcastTargetKind::Agent, &process.spec.name);
-                    self.add_process(named, process, reachable);
+                    self.add_process(BroadcastTargetKind::Agent, process);
                 }
             }
         }
-        if form == BroadcastForm::Notification {
-            for name in &reachable.cca_members {
-                let target = target((BroadcastTargetKind::Member, name), None);
-                let (key, destination) = member(name);
-                self.add(target, key, destination);
+        if self.form == BroadcastForm::Notification {
+            for name in &self.reachable.cca_members {
+                let target = Target::named(BroadcastTargetKind::Member, name);
+                self.add(target, Ok(Destination::Member(name.clone())));
             }
         }
     }
 
-    fn select_agent(
-        &mut self,
-        named: (BroadcastTargetKind, &AgentName),
-        known: bool,
-        form: BroadcastForm,
-        reachable: &Reachable,
-    ) {
+    fn select_agent(&mut self, kind: BroadcastTargetKind, name: &AgentName, known: bool) {
+        let target = Target::named(kind, name);
         if !known {
-            return self
-                .targets
-                .push((target(named, None), Err(BroadcastReason::Unknown)));
+            return self.add(target, Err(BroadcastReason::Unknown));
+        }
+        if self.form == BroadcastForm::Notification && self.reachable.cca_members.contains(name) {
+            return self.add(target, Ok(Destination::Member(name.clone())));
         }
         let first = self.targets.len();
-        if form == BroadcastForm::Notification && reachable.cca_members.contains(named.1) {
-            let (key, destination) = member(named.1);
-            return self.add(target(named, None), key, destination);
-        }
-        for process in reachable
-            .processes
-            .iter()
-            .filter(|process| process.spec.name == *named.1)
-        {
-            match (form, process.holder) {
-                (BroadcastForm::Notification, _) => self.add_process(named, process, reachable),
+        let processes = self.reachable.processes.iter();
+        for process in processes.filter(|process| process.spec.name == *name) {
+            match (self.form, process.holder) {
+                (BroadcastForm::Notification, _) => self.add_process(kind, process),
                 (BroadcastForm::Prompt, Some(holder)) => {
-                    let session = holder.session;
                     let target = Target {
-                        session: Some(session),
-                        ..target(named, None)
+                        session: Some(holder.session),
+                        ..target.clone()
                     };
-                    self.add(target, Key::Session(session), Destination::Session(session));
+                    self.add(target, Ok(Destination::Session(holder.session)));
                 }
                 (BroadcastForm::Prompt, None) => {}
             }
         }
         if self.targets.len() == first {
-            let reason = match form {
-                _ if reachable.members.get(named.1) == Some(&false) => {
+            let reason = match self.form {
+                _ if self.reachable.members.get(name) == Some(&false) => {
                     BroadcastReason::Disconnected
                 }
                 BroadcastForm::Notification => BroadcastReason::NoProcess,
                 BroadcastForm::Prompt => BroadcastReason::NoSession,
             };
-            self.targets.push((target(named, None), Err(reason)));
+            self.add(target, Err(reason));
         }
     }
 
-    fn select_session(&mut self, session: SessionId, form: BroadcastForm, reachable: &Reachable) {
+    fn select_session(&mut self, session: SessionId) {
         let mut target = Target {
             kind: BroadcastTargetKind::Session,
             name: None,
             process: None,
             session: Some(session),
         };
-        if form == BroadcastForm::Prompt {
-            return self.add(target, Key::Session(session), Destination::Session(session));
+        if self.form == BroadcastForm::Prompt {
+            return self.add(target, Ok(Destination::Session(session)));
         }
-        let holds = |process: &&PoolProcess| {
-            process
-                .holder
-                .is_some_and(|holder| holder.session == session)
-        };
-        match reachable.processes.iter().find(holds) {
-            Some(process) => {
-                target.process = Some(process.id);
-                let (key, destination) = destination(process, reachable);
-                self.add(target, key, destination);
-            }
-            None => self.targets.push((target, Err(BroadcastReason::NoProcess))),
-        }
-    }
-
-    fn add_process(
-        &mut self,
-        named: (BroadcastTargetKind, &AgentName),
-        process: &PoolProcess,
-        reachable: &Reachable,
-    ) {
-        let (key, destination) = destination(process, reachable);
-        self.add(target(named, Some(process)), key, destination);
-    }
-
-    fn add(&mut self, target: Target, key: Key, destination: Destination) {
-        let position = *self.positions.entry(key).or_insert_with(|| {
-            self.destinations.push(destination);
-            self.destinations.len() - 1
+        let mut processes = self.reachable.processes.iter();
+        let holding = processes.find(|process| {
+            let holder = process.holder.as_ref();
+            holder.is_some_and(|holder| holder.session == session)
         });
-        self.targets.push((target, Ok(position)));
+        target.process = holding.map(|process| process.id);
+        let destination = holding.map(|process| self.destination(process));
+        self.add(target, destination.ok_or(BroadcastReason::NoProcess));
     }
-}
 
-fn target(
-    (kind, name): (BroadcastTargetKind, &AgentName),
-    process: Option<&PoolProcess>,
-) -> Target {
-    Target {
-        kind,
-        name: Some(name.clone()),
-        process: process.map(|process| process.id),
-        session: process
-            .and_then(|process| process.holder)
-            .map(|holder| holder.session),
+    fn add_process(&mut self, kind: BroadcastTargetKind, process: &PoolProcess) {
+        let target = Target {
+            process: Some(process.id),
+            session: process.holder.map(|holder| holder.session),
+            ..Target::named(kind, &process.spec.name)
+        };
+        self.add(target, Ok(self.destination(process)));
     }
-}
 
-/// The destination of a notification for a process. A member of the dialect `cca` has no processes of its own.
-fn destination(process: &PoolProcess, reachable: &Reachable) -> (Key, Destination) {
-    let name = &process.spec.name;
-    if reachable.cca_members.contains(name) {
-        return member(name);
+    fn add(&mut self, target: Target, destination: Result<Destination, BroadcastReason>) {
+        self.targets.push((target, destination));
     }
-    let destination = Destination::Process(Box::new(process.clone()));
-    (Key::Process(process.id), destination)
-}
 
-fn member(name: &AgentName) -> (Key, Destination) {
-    (Key::Member(name.clone()), Destination::Member(name.clone()))
+    /// The destination of a notification for a process. A member of the dialect `cca` has no processes of its own.
+    fn destination(&self, process: &PoolProcess) -> Destination {
+        let name = &process.spec.name;
+        if self.reachable.cca_members.contains(name) {
+            Destination::Member(name.clone())
+        } else {
+            Destination::Process(process.id)
+        }
+    }
 }

@@ -1,17 +1,17 @@
 //! The sender: one broadcast from its request to its report, and the rate of a principal.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::delivery::{Broadcast, Delivered, Parts, Request, Undelivered};
+use super::delivery::{Broadcast, Parts};
 use super::selection::{Reachable, Selection, Target};
 use crate::session::{ClaimError, IdempotencyKey, Responded, SessionError, ToProblem};
 use base::shutdown::lock_or_abort;
-use base::types::{Author, LimitExceeded, Principal, PrincipalKey};
+use base::types::{Author, Principal, PrincipalKey};
 use events::api::{
     BroadcastForm, BroadcastNotReached, BroadcastReached, BroadcastReason, BroadcastReport,
     CreateBroadcast, Problem, ProblemCode,
@@ -45,13 +45,6 @@ impl ToProblem for BroadcastError {
             }
             Self::Claim(error) => error.problem(),
             Self::Session(error) => error.problem(),
-        }
-    }
-
-    fn limit(&self) -> Option<&LimitExceeded> {
-        match self {
-            Self::Claim(error) => error.limit(),
-            Self::TooManyTargets(_) | Self::Rate { .. } | Self::Session(_) => None,
         }
     }
 }
@@ -97,9 +90,10 @@ impl Broadcasts {
         trace: Option<TraceContext>,
     ) -> Result<BroadcastReport, BroadcastError> {
         let form = request.form;
-        let selection = Selection::new(&request.to, form, &self.reachable(&by));
-        if selection.targets.len() > MAX_TARGETS {
-            return Err(BroadcastError::TooManyTargets(selection.targets.len()));
+        let reachable = self.reachable(&by);
+        let targets = Selection::targets(&request.to, form, &reachable);
+        if targets.len() > MAX_TARGETS {
+            return Err(BroadcastError::TooManyTargets(targets.len()));
         }
         self.rate
             .count(by.key())
@@ -108,37 +102,53 @@ impl Broadcasts {
             id: self.parts.ids.uuid(),
             kind: request.kind,
             content: request.content,
-            from: Arc::clone(&by.id),
-            at: self.parts.ids.now(),
-        };
-        let request = Arc::new(Request {
-            broadcast,
             by,
+            at: self.parts.ids.now(),
             trace,
             key,
-        });
-        let deliveries = selection.destinations.into_iter().map(|destination| {
-            let (parts, request) = (self.parts.clone(), Arc::clone(&request));
-            async move { parts.deliver(&request, destination).await }
-        });
-        let outcomes: Vec<_> = stream::iter(deliveries)
-            .buffered(CONCURRENCY)
+        };
+        let mut seen = HashSet::new();
+        let deliveries: Vec<_> = targets
+            .iter()
+            .filter_map(|(_, destination)| destination.as_ref().ok())
+            .filter(|destination| seen.insert(*destination))
+            .map(|destination| async {
+                let delivered = self.parts.deliver(&broadcast, destination, &reachable);
+                (destination.clone(), delivered.await)
+            })
+            .collect();
+        let outcomes: HashMap<_, _> = stream::iter(deliveries)
+            .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
         let mut report = BroadcastReport {
-            id: request.broadcast.id,
-            kind: request.broadcast.kind,
+            id: broadcast.id,
+            kind: broadcast.kind,
             reached: Vec::new(),
             not_reached: Vec::new(),
         };
-        for (target, position) in selection.targets {
-            let outcome = match position {
-                Ok(position) => outcomes[position].clone(),
-                Err(reason) => Err(self.missing(&request.by, &target, reason).await.into()),
+        for (target, destination) in targets {
+            let outcome = match destination {
+                Ok(destination) => outcomes[&destination].clone(),
+                Err(reason) => Err(self.missing(&broadcast.by, &target, reason).await.into()),
             };
             match outcome {
-                Ok(delivered) => report.reached.push(reached(target, delivered)),
-                Err(undelivered) => report.not_reached.push(not_reached(target, undelivered)),
+                Ok(delivered) => report.reached.push(BroadcastReached {
+                    kind: target.kind,
+                    name: target.name,
+                    agent_id: target.process,
+                    session_id: target.session,
+                    prompt_id: delivered.prompt,
+                    delivery: delivered.how,
+                }),
+                Err(undelivered) => report.not_reached.push(BroadcastNotReached {
+                    kind: target.kind,
+                    name: target.name,
+                    agent_id: target.process,
+                    session_id: target.session,
+                    reason: undelivered.reason,
+                    detail: undelivered.detail,
+                }),
             }
         }
         self.audit(&author, &report, form);
@@ -186,28 +196,6 @@ impl Broadcasts {
             not_reached: count(report.not_reached.len()),
         };
         self.parts.audit.append(author, event);
-    }
-}
-
-fn reached(target: Target, delivered: Delivered) -> BroadcastReached {
-    BroadcastReached {
-        kind: target.kind,
-        name: target.name,
-        agent_id: target.process,
-        session_id: target.session,
-        prompt_id: delivered.prompt,
-        delivery: delivered.how,
-    }
-}
-
-fn not_reached(target: Target, undelivered: Undelivered) -> BroadcastNotReached {
-    BroadcastNotReached {
-        kind: target.kind,
-        name: target.name,
-        agent_id: target.process,
-        session_id: target.session,
-        reason: undelivered.reason,
-        detail: undelivered.detail,
     }
 }
 

@@ -148,7 +148,7 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
         } else {
             Decision::Changed { kept: at }
         };
-        // A message that was sent together with the one after it has no answer of its own.
+        // A message that was joined with the next one in one prompt has no separate answer.
         let is_joined = turns
             .get(at + 1)
             .is_some_and(|after| after.prompt == turns[at].prompt);
@@ -174,7 +174,7 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
         }
         return sent_again(newest, next, next);
     }
-    // 6. The history. A message with an id that is not known is new, also if its text is that of a turn.
+    // 6. The history. A message with an unknown id is new, even if a turn has the same text.
     let is_new = message.id.is_some();
     match compare(turns, &evidence.messages[..last + usize::from(!is_new)]) {
         Compared::Continued { first_new, certain } if is_new || first_new <= last => {

@@ -1,13 +1,14 @@
 //! A conversation in the store: the hashes of its messages, reads and changes, and the removal of old records.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use strum::EnumMessage as _;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::session::SessionRegistry;
@@ -58,67 +59,77 @@ impl ConversationKey {
 
 /// A message that the client should show, because the session differs from what the client displays, or because the request
 /// had two meanings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumMessage,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Notice {
     /// The turn is the first one of a new session, which received the history as text.
+    #[strum(
+        message = "This conversation began elsewhere. The agent received it as text in a new session."
+    )]
     Seeded,
     /// The history was changed. The turn is the first one of a new session.
+    #[strum(
+        message = "The history was changed, so the agent continues in a new session. Files that it changed before stay changed."
+    )]
     Branched,
     /// The history was changed. The turn continues the same session, and the agent remembers both.
+    #[strum(
+        message = "The history was changed. The agent still remembers the earlier messages, and files that it changed stay changed."
+    )]
     Appended,
     /// The prompt contains several messages, because the client did not send each of them on its own.
+    #[strum(message = "The agent received several messages in one prompt.")]
     Joined,
     /// The request continues the same session, and may have been an edit: it has no earlier messages, or they fit two places.
+    #[strum(
+        message = "The message continues the conversation, although it may be an edit. The agent remembers all earlier messages."
+    )]
     Continued,
     /// The turn repeats a message whose first turn has no answer.
+    #[strum(message = "The message had no answer, so the agent received it again.")]
     Again,
     /// The request is a repetition by its count and its text only. The response is the newest turn that fits.
+    #[strum(
+        message = "The request is a repetition. This is the newest answer to the same message."
+    )]
     Repeated,
     /// An earlier message has a file that the agent does not support. The agent received its name.
+    #[strum(
+        message = "The agent does not support a file of an earlier message. It received the name of the file."
+    )]
     Omitted,
     /// The earlier messages were too long for the prompt. The agent did not receive the beginning.
+    #[strum(
+        message = "The conversation is too long for one prompt. The agent did not receive its beginning."
+    )]
     Shortened,
     /// The session of the conversation was deleted, and the request has no earlier messages.
+    #[strum(
+        message = "The session of this conversation was deleted. The agent does not know the earlier messages."
+    )]
     Forgotten,
     /// The system message had no effect. It counts with the first prompt of a session only.
+    #[strum(
+        message = "The system message had no effect. An agent receives it with the first message of a session only."
+    )]
     Instructions,
 }
 
 impl Notice {
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Seeded => {
-                "This conversation began elsewhere. The agent received it as text in a new session."
-            }
-            Self::Branched => {
-                "The history was changed, so the agent continues in a new session. Files that it changed before stay changed."
-            }
-            Self::Appended => {
-                "The history was changed. The agent still remembers the earlier messages, and files that it changed stay changed."
-            }
-            Self::Joined => "The agent received several messages in one prompt.",
-            Self::Continued => {
-                "The message continues the conversation, although it may be an edit. The agent remembers all earlier messages."
-            }
-            Self::Again => "The message had no answer, so the agent received it again.",
-            Self::Repeated => {
-                "The request is a repetition. This is the newest answer to the same message."
-            }
-            Self::Omitted => {
-                "The agent does not support a file of an earlier message. It received the name of the file."
-            }
-            Self::Shortened => {
-                "The conversation is too long for one prompt. The agent did not receive its beginning."
-            }
-            Self::Forgotten => {
-                "The session of this conversation was deleted. The agent does not know the earlier messages."
-            }
-            Self::Instructions => {
-                "The system message had no effect. An agent receives it with the first message of a session only."
-            }
-        }
+    /// The message for the client.
+    pub fn text(self) -> &'static str {
+        self.get_message().unwrap_or_default()
     }
 }
 
@@ -190,24 +201,8 @@ impl Conversation {
 }
 
 /// The hash of a message of the user, of an id, or of another text of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Digest([u8; 16]);
-
-impl Serialize for Digest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Digest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(de::Error::custom)?;
-        let bytes = bytes.try_into();
-        let bytes = bytes.map_err(|_| de::Error::custom("a digest has 16 bytes"))?;
-        Ok(Self(bytes))
-    }
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest(u128);
 
 impl Digest {
     /// The hash of a text and of the content blocks that are not text. White space at both ends of the text is ignored.
@@ -219,11 +214,9 @@ impl Digest {
             hash.update((content.len() as u64).to_be_bytes());
             hash.update(content);
         }
-        Self(
-            hash.finalize()[..16]
-                .try_into()
-                .expect("a hash has 32 bytes"),
-        )
+        let hash = hash.finalize();
+        let bytes = hash.first_chunk().expect("a hash has 32 bytes");
+        Self(u128::from_be_bytes(*bytes))
     }
 
     /// The hash of an id. An empty id names nothing.
@@ -231,8 +224,8 @@ impl Digest {
         id.filter(|id| !id.is_empty()).map(|id| Self::of(id, []))
     }
 
-    pub const fn bytes(&self) -> &[u8; 16] {
-        &self.0
+    pub const fn bytes(&self) -> [u8; 16] {
+        self.0.to_be_bytes()
     }
 }
 
@@ -250,44 +243,36 @@ pub const MAX_OF_HISTORY: usize = 8;
 #[derive(Debug, Clone)]
 pub struct Conversations {
     log: EventLog,
-    locks: Arc<Mutex<HashMap<ConversationKey, Arc<tokio::sync::Mutex<()>>>>>,
+    locks: Arc<Mutex<HashMap<ConversationKey, Weak<tokio::sync::Mutex<()>>>>>,
 }
 
-/// The right to change the conversations of a key. No other request has it.
+/// The right to change the conversations of a key. Only one request has it at a time.
 #[derive(Debug)]
 pub struct Locked {
     conversations: Conversations,
-    key: ConversationKey,
-    guard: Option<OwnedMutexGuard<()>>,
+    _guard: OwnedMutexGuard<()>,
 }
 
 impl Conversations {
-    fn new(log: EventLog) -> Self {
-        Self {
-            log,
-            locks: Arc::default(),
-        }
-    }
-
     pub async fn lock(&self, key: ConversationKey) -> Locked {
-        let lock = Arc::clone(
-            lock_or_abort(self.locks.lock())
-                .entry(key.clone())
-                .or_default(),
-        );
+        let lock = {
+            let mut locks = lock_or_abort(self.locks.lock());
+            locks.retain(|_, lock| lock.strong_count() > 0);
+            let known = locks.get(&key).and_then(Weak::upgrade);
+            let lock = known.unwrap_or_default();
+            locks.insert(key, Arc::downgrade(&lock));
+            lock
+        };
         Locked {
             conversations: self.clone(),
-            key,
-            guard: Some(lock.lock_owned().await),
+            _guard: lock.lock_owned().await,
         }
     }
 
     /// The conversations under a key, the newest one last: one under an id, and several under a history that they have in common.
     pub async fn get(&self, key: &ConversationKey) -> Result<Vec<Conversation>, ReadError> {
-        Ok(self
-            .log
-            .get(Table::Conversation, key.bytes())
-            .await?
+        let value = self.log.get(Table::Conversation, key.bytes()).await?;
+        Ok(value
             .and_then(|value| from_json(&value))
             .unwrap_or_default())
     }
@@ -340,34 +325,17 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
-    fn drop(&mut self) {
-        let mut locks = lock_or_abort(self.conversations.locks.lock());
-        self.guard = None;
-        // Only the table has the lock: nobody waits for it.
-        if locks
-            .get(&self.key)
-            .is_some_and(|lock| Arc::strong_count(lock) == 1)
-        {
-            locks.remove(&self.key);
-        }
-    }
-}
-
 pub fn start(sessions: &SessionRegistry) -> Conversations {
     let context = sessions.context();
-    let conversations = Conversations::new(context.log.clone());
-    let (sweeper, sessions, shutdown) = (
-        conversations.clone(),
-        sessions.clone(),
-        context.shutdown.clone(),
-    );
-    context.shutdown.spawn(async move {
+    let conversations = Conversations {
+        log: context.log.clone(),
+        locks: Arc::default(),
+    };
+    let sweeper = conversations.clone();
+    let sessions = sessions.clone();
+    context.shutdown.spawn_until_drain(async move {
         loop {
-            tokio::select! {
-                () = tokio::time::sleep(SWEEP_INTERVAL) => {}
-                () = shutdown.drain_started() => return,
-            }
+            tokio::time::sleep(SWEEP_INTERVAL).await;
             if let Err(error) = sweeper.sweep(&sessions).await {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::halves::without_halves;
+use crate::transcript::halves::without_halves;
 use crate::transcript::{self, Diff, Null, decode, text_of};
 use wire::acp::RawObject;
 
@@ -63,7 +63,7 @@ impl ToolCall {
         self.status != CallStatus::Running
     }
 
-    /// `execute`, `edit`, ...: the kind of ACP. It names the tool in other protocols.
+    /// The ACP tool kind, such as `execute` or `edit`. Other protocols use it as the name of the tool.
     pub fn kind(&self) -> Cow<'_, str> {
         let kind = self.values.get("kind").and_then(|raw| decode(raw.get()));
         kind.map_or("other".into(), Cow::Owned)
@@ -129,7 +129,7 @@ impl ToolCall {
         }
     }
 
-    /// The status that the agent has reported. An unknown one is that of a call that runs.
+    /// The status that the agent has reported. An unknown status counts as running.
     pub(super) fn reported_status(&self) -> CallStatus {
         match self.values.get("status").map(RawValue::get) {
             Some("\"completed\"") => CallStatus::Completed,

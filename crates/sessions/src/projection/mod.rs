@@ -9,15 +9,13 @@
 //!
 //! Read in this order:
 //! 1. `step`: the steps.
-//! 2. `call`: a tool call, on the fold of the transcript. `halves`: characters that an agent splits into two texts.
+//! 2. `call`: a tool call, on the fold of the transcript.
 //! 3. `projector`: events to steps.
 
 mod call;
-mod halves;
 mod projector;
 mod step;
 
 pub use call::{CallStatus, ToolCall};
-pub use halves::replace_halves;
 pub use projector::TurnProjector;
 pub use step::{Block, End, Request, Role, Step, Usage};

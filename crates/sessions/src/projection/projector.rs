@@ -5,9 +5,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::value::RawValue;
 
 use super::call::{CallStatus, ToolCall};
-use super::halves;
 use super::step::{Block, End, Request, Role, Step};
-use crate::transcript::{self, Budget, Null, Plans, array, raw_text};
+use crate::transcript::{self, Budget, Description, Null, Plans, array, halves, raw_text};
 use base::types::{RequestId, TerminalId, Timestamp};
 use events::event::{EventRef, Payload};
 use wire::acp::{RawObject, RequestKind, parse_permission, selected_option, stop_reason, update};
@@ -43,18 +42,6 @@ pub struct TurnProjector {
     names: HashSet<String>,
     requests: Vec<OpenRequest>,
     terminals: HashMap<TerminalId, String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Described {
-    /// A `tool_call`: the call begins.
-    Begun,
-    /// A `tool_call_update`.
-    Updated,
-    /// A `tool_call_content_chunk` of ACP v2.
-    Appended,
-    /// A permission request, whose call is not permitted yet.
-    Requested,
 }
 
 #[derive(Debug, Clone)]
@@ -153,7 +140,8 @@ impl TurnProjector {
                 self.finish(CallStatus::Unfinished, emit);
                 let problem = payload.problem.and_then(RawObject::parse);
                 let text = |key| problem.as_ref().and_then(|problem| problem.text(key));
-                let (code, detail) = (text("code"), text("detail"));
+                let code = text("code");
+                let detail = text("detail");
                 emit(Step::Ended(End::Failed {
                     code: code.as_deref().unwrap_or("internal"),
                     detail: detail.as_deref().unwrap_or("the turn failed"),
@@ -178,6 +166,10 @@ impl TurnProjector {
         if let (Some(role), Some(content)) = (role_of(&kind), content) {
             return self.content(role, message.as_deref(), content, subagent, emit);
         }
+        if let Some(description) = Description::of(&kind) {
+            self.call(description, &object, subagent, emit);
+            return;
+        }
         match &*kind {
             update::AGENT_MESSAGE | update::AGENT_THOUGHT => {
                 // The text of a whole message of ACP v2 is shown if no chunk of the message was.
@@ -188,19 +180,13 @@ impl TurnProjector {
                     update::AGENT_MESSAGE => Role::Message,
                     _ => Role::Thought,
                 };
-                let blocks = content.filter(|_| !shown).map(array);
-                for content in blocks.unwrap_or_default() {
-                    self.content(role, message.as_deref(), content, subagent, emit);
+                if let Some(content) = content
+                    && !shown
+                {
+                    for content in array(content) {
+                        self.content(role, message.as_deref(), content, subagent, emit);
+                    }
                 }
-            }
-            update::TOOL_CALL => {
-                self.call(&object, subagent, Described::Begun, emit);
-            }
-            update::TOOL_CALL_UPDATE => {
-                self.call(&object, subagent, Described::Updated, emit);
-            }
-            update::TOOL_CALL_CONTENT_CHUNK => {
-                self.call(&object, subagent, Described::Appended, emit);
             }
             update::SUBAGENT => emit(Step::Subagent(raw)),
             _ if subagent.is_some() => {}
@@ -355,13 +341,13 @@ impl TurnProjector {
     /// Merges the description of a call. An update after the end of its call is not shown.
     fn call(
         &mut self,
+        description: Description,
         object: &RawObject<'_>,
         subagent: Option<&str>,
-        described: Described,
         emit: &mut dyn FnMut(Step<'_>),
     ) -> Option<usize> {
-        let begins = matches!(described, Described::Begun | Described::Requested);
-        let (at, is_new) = self.place(&object.text("toolCallId")?, subagent, begins)?;
+        let id = object.text("toolCallId")?;
+        let (at, is_new) = self.place(&id, subagent, description.begins())?;
         if is_new {
             self.end_block(subagent, emit);
         }
@@ -371,12 +357,8 @@ impl TurnProjector {
         }
         let mut changes = call.changes(object, self.null);
         let mut budget = Budget::new(MAX_CALL_BYTES - self.call_bytes);
-        let values = &mut call.values;
-        match described {
-            Described::Begun | Described::Updated => values.update(object, self.null, &mut budget),
-            Described::Requested => values.ask(object, self.null, &mut budget),
-            Described::Appended => values.content_chunk(object, &mut budget),
-        }
+        call.values
+            .describe(description, object, self.null, &mut budget);
         let call_bytes = MAX_CALL_BYTES - budget.left;
         call.bytes = call.bytes + call_bytes - self.call_bytes;
         self.call_bytes = call_bytes;
@@ -424,7 +406,7 @@ impl TurnProjector {
                 let described = view.tool_call.and_then(RawObject::parse);
                 call = described.and_then(|object| {
                     let subagent = payload.subagent.as_deref();
-                    self.call(&object, subagent, Described::Requested, emit)
+                    self.call(Description::Requested, &object, subagent, emit)
                 });
                 let options = view.options.iter();
                 allows = options
@@ -451,7 +433,8 @@ impl TurnProjector {
         });
     }
 
-    /// The call of a request that names none. A person who approves sees the input: in v2, the subject has the command.
+    /// The call of a request that names no call. The call contains the input, so that a person can see what the request
+    /// permits: in v2, the command is in the subject.
     fn unnamed_call(
         &mut self,
         id: RequestId,

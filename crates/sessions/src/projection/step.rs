@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::call::ToolCall;
-use base::types::{CancelCause, RequestId, TerminalId, Timestamp};
-use events::api::Resolution;
+use base::types::{RequestId, TerminalId, Timestamp};
+use events::api::{CancelCause, Resolution};
 use wire::acp::RequestKind;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

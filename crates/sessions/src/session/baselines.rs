@@ -17,7 +17,7 @@ use workspace::{
 
 /// The number of baselines and comparisons that run at a time.
 const CONCURRENCY: usize = 2;
-/// The maximum size of all baselines, in bytes. A further baseline has no contents.
+/// The maximum size of all baselines, in bytes. Above it, a new baseline has no contents.
 const MAX_TOTAL_BYTES: u64 = 4 << 30;
 /// The maximum number of folders whose newest baseline is known.
 const MAX_FOLDERS: usize = 4096;
@@ -122,10 +122,14 @@ impl Baselines {
     /// Opens the baseline of a session. Takes it if the session has none. `pack`: a new name. Blocks.
     pub(super) fn open(
         &self,
-        (id, key): (SessionId, FolderKey),
+        id: SessionId,
+        key: FolderKey,
         workspace: Workspace,
-        (turn, permit): (Turn, OwnedSemaphorePermit),
-        (pack, since, store_contents): (&str, Timestamp, bool),
+        turn: Turn,
+        permit: OwnedSemaphorePermit,
+        pack: &str,
+        since: Timestamp,
+        store_contents: bool,
     ) -> Result<OpenBaseline, FileError> {
         let folder = self.folder(id);
         if !self.is_ready(id) {

@@ -10,10 +10,8 @@ use std::time::Duration;
 use super::baselines::OpenBaseline;
 use super::context::Context;
 use super::error::{NotFound, SessionError, WorkspaceError};
-use super::record::{SessionRecord, session_key};
-use super::stored::read_record;
+use super::record::SessionRecord;
 use base::types::{SessionId, Timestamp};
-use log::store::Table;
 use workspace::FileError;
 
 /// How long a prompt waits for the baseline of its session. After that it runs, and the baseline may be later.
@@ -27,7 +25,7 @@ impl Context {
     ) -> Result<OpenBaseline, WorkspaceError> {
         let turn = self.baselines.turn(id).await;
         // After the deletion of the session there is no record. The deletion waits for this turn.
-        let record = read_record::<SessionRecord>(self, Table::Session, session_key(id)).await?;
+        let record = self.read_session(id).await?;
         let record = record.ok_or(SessionError::NoSuchSession)?;
         let workspace = self.open_workspace(&record).await?;
         let permit = self
@@ -35,14 +33,12 @@ impl Context {
             .permit()
             .await
             .map_err(|error| SessionError::internal(&error))?;
-        let (baselines, key) = (self.baselines.clone(), (record.tenant(), record.cwd));
-        let (pack, since, store) = (
-            self.ids.uuid().to_string(),
-            self.ids.now(),
-            !self.log.storage_full(),
-        );
-        let open =
-            move || baselines.open((id, key), workspace, (turn, permit), (&pack, since, store));
+        let baselines = self.baselines.clone();
+        let key = (record.tenant(), record.cwd);
+        let pack = self.ids.uuid().to_string();
+        let since = self.ids.now();
+        let store = !self.log.storage_full();
+        let open = move || baselines.open(id, key, workspace, turn, permit, &pack, since, store);
         let opened = self.shutdown.spawn_blocking(open).await?;
         opened.map_err(|error| match error {
             FileError::Missing => NotFound("folder").into(),
@@ -77,13 +73,9 @@ impl Context {
         self.shutdown.spawn_isolated(async move {
             let turn = context.baselines.turn(id).await;
             let baselines = context.baselines.clone();
-            // The removal logs its errors, and a panic is in the log.
-            drop(
-                context
-                    .shutdown
-                    .spawn_blocking(move || baselines.remove(id, turn))
-                    .await,
-            );
+            // `remove` logs its own errors, and the panic hook logs a panic, so the result is not needed.
+            let remove = move || baselines.remove(id, turn);
+            let _ = context.shutdown.spawn_blocking(remove).await;
         });
     }
 }
@@ -100,7 +92,7 @@ pub(super) async fn sweep(context: Context) {
         if context.shutdown.is_draining() {
             return;
         }
-        match read_record::<SessionRecord>(&context, Table::Session, session_key(id)).await {
+        match context.read_session(id).await {
             Ok(Some(record)) => sessions.push((record.created_at, record)),
             Ok(None) => context.remove_baseline(id),
             // The next start tries again.
@@ -123,7 +115,9 @@ fn stored(root: &Path) -> (Vec<SessionId>, u64) {
             .flatten()
             .filter_map(Result::ok)
     };
-    let (mut ids, mut inodes, mut bytes) = (Vec::new(), HashSet::new(), 0);
+    let mut ids = Vec::new();
+    let mut inodes = HashSet::new();
+    let mut bytes = 0;
     for entry in entries(root) {
         let id = entry
             .file_name()

@@ -9,8 +9,7 @@ use super::error::CreateError;
 use super::idempotency::{Claim, IdempotencyKey};
 use super::requests::serving::ServingClient;
 use super::validation::Origin;
-use base::types::AcpRequest;
-use events::api::{Attachment, Session};
+use events::api::{AcpRequest, Attachment, Session};
 use wire::acp::{self, CancelTarget, McpServer, TraceContext};
 
 /// A prompt of a client: an array of content blocks whose shape was checked.

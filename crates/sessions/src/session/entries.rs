@@ -7,12 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::actor::{Actor, ActorEntry};
 use super::context::Context;
 use super::error::SessionError;
-use super::record::{SessionRecord, session_key};
-use super::stored::read_record;
 use base::shutdown::lock_or_abort;
 use base::types::{SessionId, Tenant};
 use log::eventlog::SessionLog;
-use log::store::Table;
 
 /// The number of locks for loading. Part of the session id selects the lock.
 const LOAD_LOCKS: usize = 16;
@@ -71,7 +68,7 @@ impl ActorEntries {
         id: SessionId,
     ) -> Result<Arc<ActorEntry>, SessionError> {
         let entry = self.entry_for(Some(tenant), id).await?;
-        // A list has a new session as soon as its record is stored, before the request that creates it continues.
+        // A list contains a new session as soon as its record is stored, before the request that creates it continues.
         let visible = entry.log.tenant() == tenant
             && (entry.visible.load(Ordering::Acquire) || self.is_created(id).await?);
         if visible {
@@ -82,8 +79,7 @@ impl ActorEntries {
     }
 
     async fn is_created(&self, id: SessionId) -> Result<bool, SessionError> {
-        let record =
-            read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
+        let record = self.context().read_session(id).await?;
         Ok(record.is_some_and(|record| !record.unfinished))
     }
 
@@ -117,9 +113,9 @@ impl ActorEntries {
         if let Some(found) = self.running_entry(id) {
             return Ok(found);
         }
-        // The former actor must have stopped, with its last event durable, before the session is loaded.
-        let former = self.entries().get(&id).map(|former| former.stopped.clone());
-        if let Some(stopped) = former {
+        // The previous actor must have stopped, with its last event durable, before the session is loaded.
+        let previous = self.entries().get(&id).map(|entry| entry.stopped.clone());
+        if let Some(stopped) = previous {
             stopped.cancelled().await;
         }
         let restore = !lock_or_abort(self.inner.panicked.lock()).contains(&id);
@@ -132,7 +128,8 @@ impl ActorEntries {
     }
 
     pub(super) fn install(&self, actor: Actor, entry: ActorEntry) -> Arc<ActorEntry> {
-        let (id, entry) = (entry.log.session(), Arc::new(entry));
+        let id = entry.log.session();
+        let entry = Arc::new(entry);
         self.entries().insert(id, Arc::clone(&entry));
         self.run(actor, Arc::clone(&entry));
         entry
@@ -163,7 +160,7 @@ impl ActorEntries {
             // The next actor executes the remaining commands. If it cannot be loaded, they get no reply.
             for command in unanswered {
                 if let Ok(next) = entries.entry(id).await {
-                    drop(next.commands.send(command).await);
+                    let _ = next.commands.send(command).await;
                 }
             }
         });
@@ -174,7 +171,7 @@ impl ActorEntries {
     async fn recover_panicked(&self, id: SessionId, entry: &Arc<ActorEntry>) {
         tracing::error!(session = %id, "the session's actor panicked; its turn fails, and the session is loaded again from the log");
         // The next actor reads from the store, so everything that was appended must be committed.
-        drop(entry.log.wait(entry.log.appended()).await);
+        let _ = entry.log.wait(entry.log.appended()).await;
         lock_or_abort(self.inner.panicked.lock()).insert(id);
         self.uninstall(id, entry);
         entry.stopped.cancel();
@@ -189,7 +186,8 @@ impl ActorEntries {
 
     /// Hides the session from all clients now, and erases its log when the disk has space for the commit.
     pub(super) fn remove_after_commit(&self, log: SessionLog, seq: u64) {
-        let (id, entries) = (log.session(), self.clone());
+        let id = log.session();
+        let entries = self.clone();
         lock_or_abort(self.inner.deleted.lock()).insert(id);
         let shutdown = self.context().shutdown.clone();
         self.context().shutdown.spawn_isolated(async move {

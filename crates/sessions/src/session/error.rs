@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
+use agents::agent::client_input_policy::ClientInputError;
 use agents::agent::{AgentExit, AgentFailure};
 use agents::pool::{AcquireError, ShortLeaseError};
 use base::types::{FolderError, LimitExceeded, PrincipalLimit, PromptId, RequestId, Scope};
 use events::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
 use log::eventlog::Closed;
 use log::store::ReadError;
-use wire::acp::client_input_policy::ClientInputError;
 use wire::acp::error_code;
 use wire::jsonrpc;
 use workspace::FileError;
@@ -25,10 +25,6 @@ macro_rules! delegate_to_parts {
             fn problem(&self) -> Problem {
                 match self { $(Self::$variant(part) => part.problem(),)* }
             }
-
-            fn limit(&self) -> Option<&LimitExceeded> {
-                match self { $(Self::$variant(part) => part.limit(),)* }
-            }
         }
     };
 }
@@ -39,11 +35,6 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// An error that clients receive as a problem, in a response or in an event.
 pub trait ToProblem: std::error::Error {
     fn problem(&self) -> Problem;
-
-    /// The limit of the principal that the request exceeded.
-    fn limit(&self) -> Option<&LimitExceeded> {
-        None
-    }
 }
 
 /// The problem of a temporary error. `wait`: the suggested delay before a retry.
@@ -262,13 +253,6 @@ impl ToProblem for ProcessError {
             },
         }
     }
-
-    fn limit(&self) -> Option<&LimitExceeded> {
-        match self {
-            Self::Acquire(error) => error.limit(),
-            _ => None,
-        }
-    }
 }
 
 impl ToProblem for AcquireError {
@@ -276,20 +260,13 @@ impl ToProblem for AcquireError {
         match self {
             Self::NoSuchAgent => Problem::invalid("/agent", self.to_string()),
             Self::Limit(exceeded) => exceeded.problem(),
-            Self::QueueFull { retry_after, .. }
-            | Self::Busy { retry_after }
-            | Self::BreakerOpen { retry_after }
-            | Self::SignInInProgress { retry_after } => {
+            Self::QueueFull { .. } | Self::Busy | Self::SignInInProgress => {
+                transient(self, ProblemCode::PoolFull, agents::pool::RETRY_AFTER)
+            }
+            Self::BreakerOpen { retry_after } => {
                 transient(self, ProblemCode::PoolFull, *retry_after)
             }
             Self::Draining => transient(self, ProblemCode::Draining, RETRY_AFTER),
-        }
-    }
-
-    fn limit(&self) -> Option<&LimitExceeded> {
-        match self {
-            Self::Limit(exceeded) => Some(exceeded),
-            _ => None,
         }
     }
 }
@@ -302,15 +279,11 @@ impl ToProblem for LimitExceeded {
             }
             _ => ProblemCode::RateLimited,
         };
-        let retry_after_seconds = Some(self.retry_after_seconds());
         Problem {
-            retry_after_seconds,
+            retry_after_seconds: Some(self.retry_after_seconds()),
+            limit: Some(self.clone()),
             ..Problem::new(code, self.to_string())
         }
-    }
-
-    fn limit(&self) -> Option<&LimitExceeded> {
-        Some(self)
     }
 }
 

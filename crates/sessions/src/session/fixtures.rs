@@ -7,9 +7,7 @@ use serde_json::Map;
 use super::journal::{Journal, Quotas};
 use super::record::SessionRecord;
 use base::shutdown::Shutdown;
-use base::types::{
-    Clock, GrantedFolders, Ids, Limits, Principal, Scope, SessionId, Tenant, Timestamp,
-};
+use base::types::{Clock, GrantedFolders, Ids, Principal, Scope, SessionId, Tenant, Timestamp};
 use events::api::{SessionPolicy, SessionState};
 use log::audit::{Audit, CountedEvents};
 use log::eventlog::{EventLog, SessionLog};
@@ -26,30 +24,19 @@ impl Clock for FixedClock {
 }
 
 /// The log and the audit log of a memory store.
-pub(super) async fn logs(
-    ids: &Ids,
-    limits: &Arc<Limits>,
-    shutdown: &Shutdown,
-) -> (EventLog, Audit) {
+pub(super) async fn logs(ids: &Ids, shutdown: &Shutdown) -> (EventLog, Audit) {
     let store = Arc::new(MemoryStore::new(ids.clone()));
     let fatal = Box::new(|why: &str| panic!("fatal: {why}"));
-    let log = EventLog::start(
-        store,
-        ids.clone(),
-        Arc::clone(limits),
-        shutdown.clone(),
-        fatal,
-    )
-    .unwrap();
+    let log = EventLog::start(store, ids.clone(), Arc::default(), shutdown.clone(), fatal).unwrap();
     let counted = CountedEvents::default();
-    let audit = Audit::open(log.clone(), counted, ids.clone(), Arc::clone(limits));
+    let audit = Audit::open(log.clone(), counted, ids.clone(), Arc::default());
     (log.clone(), audit.await.unwrap())
 }
 
 /// The journal of a new session, and the audit log. The writer of both stops when the audit log is dropped.
 pub(super) async fn journal() -> (Journal, Audit) {
     let ids = Ids::new(Arc::new(FixedClock));
-    let (log, audit) = logs(&ids, &Arc::default(), &Shutdown::new()).await;
+    let (log, audit) = logs(&ids, &Shutdown::new()).await;
     let by = principal(Tenant::default());
     let record = record(ids.session(), &by, ids.now(), 0);
     let session = log.session(&by.tenant, record.session_id).await.unwrap();

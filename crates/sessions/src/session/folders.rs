@@ -71,7 +71,8 @@ impl Context {
             let detail = "the folders of the session are on the host of its agent";
             return Err(InputError::Forbidden(detail.to_owned()).into());
         }
-        let (workspaces, cwd) = (self.workspaces_of(record), PathBuf::from(&record.cwd));
+        let workspaces = self.workspaces_of(record);
+        let cwd = PathBuf::from(&record.cwd);
         let additional: Vec<PathBuf> = record
             .additional_directories
             .iter()
@@ -147,9 +148,9 @@ pub fn relocate_folders(
             let folders = std::iter::once(&session.cwd).chain(&session.additional_directories);
             missing.extend(folders.map(PathBuf::from).filter(|folder| !folder.is_dir()));
         }
-        if !changed.puts.is_empty() {
+        if !changed.is_empty() {
             store.commit(&Batch {
-                puts: changed.puts,
+                records: changed.changed,
                 ..Batch::default()
             })?;
         }
@@ -167,7 +168,8 @@ mod tests {
     #[test]
     fn resolves_only_folders_below_a_root() {
         let dir = tempfile::tempdir().unwrap();
-        let (root, secret) = (dir.path().join("root"), dir.path().join("root-secret"));
+        let root = dir.path().join("root");
+        let secret = dir.path().join("root-secret");
         for folder in [&root, &secret, &root.join("a")] {
             std::fs::create_dir(folder).unwrap();
         }

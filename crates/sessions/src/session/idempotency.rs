@@ -11,10 +11,10 @@ use tracing::Instrument;
 
 use super::context::Context;
 use super::error::{ClaimError, IdempotencyError};
-use super::record::{self, IdempotencyRecord};
-use base::types::{KeyedGuard, Principal, PromptId, SessionId, Timestamp};
+use super::record::{IdempotencyRecord, Stored as _};
+use crate::limits::IDEMPOTENCY_KEY_MAX_AGE;
+use base::types::{KeyedGuard, Principal, PromptId, SessionId};
 use log::eventlog::Records;
-use log::store::Table;
 
 /// A client's key, with the route and the SHA-256 of the body.
 #[derive(Debug, Clone)]
@@ -28,8 +28,8 @@ pub struct IdempotencyKey {
 #[derive(Debug, Clone)]
 pub struct Claim {
     record_key: Vec<u8>,
-    body_hash: [u8; 32],
-    expires_at: Timestamp,
+    /// The record before the request has a result.
+    record: IdempotencyRecord,
     /// The key as the client sent it, for the event.
     pub(super) key: String,
 }
@@ -39,33 +39,18 @@ impl Claim {
         let record = IdempotencyRecord {
             session: Some(session),
             prompt,
-            ..self.record()
+            ..self.record.clone()
         };
-        record.put(self.record_key.clone(), records);
+        record.put_at(self.record_key.clone(), records);
     }
 
-    /// Stores the response of a request without a session of its own.
+    /// Stores the response of a request that creates no session.
     pub fn put_response(&self, response: Box<RawValue>, records: &mut Records) {
         let record = IdempotencyRecord {
             response: Some(response),
-            ..self.record()
+            ..self.record.clone()
         };
-        record.put(self.record_key.clone(), records);
-    }
-
-    fn record(&self) -> IdempotencyRecord {
-        let Self {
-            body_hash,
-            expires_at,
-            ..
-        } = self;
-        IdempotencyRecord {
-            body_hash: *body_hash,
-            expires_at: *expires_at,
-            session: None,
-            prompt: None,
-            response: None,
-        }
+        record.put_at(self.record_key.clone(), records);
     }
 }
 
@@ -74,15 +59,6 @@ impl Claim {
 pub struct Responded<T> {
     pub response: T,
     pub replayed: bool,
-}
-
-/// The key of a request. All members are `None` for a request without a key.
-#[derive(Debug, Default)]
-struct Claimed {
-    /// Kept until the result of the request is durable.
-    in_flight: Option<KeyedGuard<Vec<u8>>>,
-    claim: Option<Claim>,
-    previous: Option<IdempotencyRecord>,
 }
 
 impl Context {
@@ -105,8 +81,15 @@ impl Context {
         let context = self.clone();
         let by = by.clone();
         let operation = async move {
-            let claimed = context.claim(&by, key.as_ref()).await?;
-            if let Some(previous) = claimed.previous
+            let Some(key) = key else {
+                return Ok(Responded {
+                    response: act(None).await?,
+                    replayed: false,
+                });
+            };
+            // The key is in flight until the result of the request is durable.
+            let (_in_flight, claim, previous) = context.claim(&by, key).await?;
+            if let Some(previous) = previous
                 && let Some(response) = replay(previous).await?
             {
                 return Ok(Responded {
@@ -114,10 +97,8 @@ impl Context {
                     replayed: true,
                 });
             }
-            let response = act(claimed.claim).await?;
-            drop(claimed.in_flight);
             Ok(Responded {
-                response,
+                response: act(Some(claim)).await?,
                 replayed: false,
             })
         };
@@ -125,8 +106,8 @@ impl Context {
         running.await.map_err(ClaimError::from)?
     }
 
-    /// The same for an operation without a session of its own, whose response is stored after the operation: a crash between
-    /// both runs a repeated request again.
+    /// Runs an operation that creates no session. The response is stored after the operation, so if the gateway crashes
+    /// in between, a repeated request runs the operation again.
     pub async fn respond_once<T, E, F>(
         &self,
         by: &Principal,
@@ -158,49 +139,42 @@ impl Context {
         self.once(by, key, replay, act).await
     }
 
-    /// Claims the key of a request. Fails if the key is in flight or was used with another body.
+    /// Claims the key of a request, and returns the record of an earlier request with the same key. Fails if the key is in flight
+    /// or was used with another body.
     async fn claim(
         &self,
         by: &Principal,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<Claimed, ClaimError> {
-        let Some(key) = key else {
-            return Ok(Claimed::default());
-        };
+        key: IdempotencyKey,
+    ) -> Result<(KeyedGuard<Vec<u8>>, Claim, Option<IdempotencyRecord>), ClaimError> {
         let mut hash = Sha256::new();
         for part in [by.tenant.as_str(), &by.id, &key.route, &key.key] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
         let record_key = hash.finalize().to_vec();
-        let keys = &self.bounds.keys_in_flight;
-        let in_flight = keys
+        let in_flight = self
+            .keys_in_flight
             .acquire(record_key.clone(), 1)
             .ok_or(IdempotencyError::InFlight)?;
-        let stored = self.log.get(Table::Idempotency, record_key.clone()).await?;
-        let stored = stored
-            .map(|bytes| record::decode::<IdempotencyRecord>(&bytes))
-            .transpose()?;
+        let stored: Option<IdempotencyRecord> = self.read(record_key.clone()).await?;
         let expiry = self.log.expiry();
         let previous = stored.filter(|record| record.expires_at > expiry.earliest_now());
-        if previous
-            .as_ref()
-            .is_some_and(|record| record.body_hash != key.body_hash)
+        if let Some(previous) = &previous
+            && previous.body_hash != key.body_hash
         {
             return Err(IdempotencyError::Mismatch.into());
         }
         let claim = Claim {
             record_key,
-            body_hash: key.body_hash,
-            expires_at: expiry
-                .latest_now()
-                .after(self.limits.idempotency_key_max_age),
-            key: key.key.clone(),
+            record: IdempotencyRecord {
+                body_hash: key.body_hash,
+                expires_at: expiry.latest_now().after(IDEMPOTENCY_KEY_MAX_AGE),
+                session: None,
+                prompt: None,
+                response: None,
+            },
+            key: key.key,
         };
-        Ok(Claimed {
-            in_flight: Some(in_flight),
-            claim: Some(claim),
-            previous,
-        })
+        Ok((in_flight, claim, previous))
     }
 }

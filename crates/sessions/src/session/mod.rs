@@ -9,21 +9,18 @@
 //! 1. `registry`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
 //! 2. `handle` and `command`: the calls that other modules make. Each one runs a closure in the actor.
 //! 3. `query`: reads that need no actor.
-//! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it, and `baselines` with
+//! 4. `record`: the stored form of a session. `context`: its reads, and waits for commits. `metadata_index` and `folders` belong to it, and `baselines` with
 //!    `changes`: the files at the start of a session.
 //! 5. `journal`: appends to the log of a session, and saves its records with the events. Nothing else writes.
-//! 6. `turns` and `requests`: owners of their state, which append what they decide. `attachment` and `client_calls`: state
-//!    machines that the actor drives.
-//! 7. `process_link`: the process.
-//! 8. `actor`: waits, and passes each wakeup to its owner.
+//! 6. `turns`, `binding` and `requests`: the owners of the session's state, which append what they decide.
+//! 7. `actor`: waits, and passes each wakeup to its owner.
 //!
 //! `error` has the error of each operation. The actor does not import `registry`, `entries`, `handle` or `query`.
 
 mod actor;
-mod attachment;
 mod baselines;
+mod binding;
 mod changes;
-mod client_calls;
 mod command;
 mod context;
 mod entries;
@@ -35,14 +32,11 @@ mod handle;
 mod idempotency;
 mod journal;
 mod metadata_index;
-mod process_link;
 mod query;
 mod record;
 mod registry;
 mod requests;
-mod stored;
 mod turns;
-mod upstream_delete;
 mod validation;
 
 pub use baselines::{Baselines, OpenBaseline};

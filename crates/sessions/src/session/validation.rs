@@ -1,7 +1,7 @@
 //! Checks of what clients send for a session: title, metadata, the MCP servers that they bring, and the capabilities that
 //! the agent needs for it.
 //!
-//! The MCP servers that a client brings contain secrets, so no record and no event has them. The actor keeps them in
+//! Client MCP servers contain secrets, so no record and no event contains them. The actor keeps them in
 //! memory. The servers are commands on the gateway's machine. Therefore, the scope `admin` does not include `mcp`, and
 //! printed links do not have `mcp`. An empty list of servers changes nothing, so other clients can load the session
 //! without a list.
@@ -41,22 +41,16 @@ pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), InputE
     metadata
         .iter()
         .try_for_each(|(name, value)| check_member(name, value))
-        .map_err(|(what, error)| {
-            InputError::invalid(
-                "/metadata",
-                format!("the {what} of a member is not valid: {error}"),
-            )
-        })
 }
 
-fn check_member(name: &str, value: &Value) -> Result<(), (&'static str, UnsafeCharacter)> {
-    check_name(name).map_err(|error| ("name", error))?;
+fn check_member(name: &str, value: &Value) -> Result<(), InputError> {
+    check_name(name).map_err(|error| invalid_member("name", &error))?;
     check_value(value)
 }
 
-fn check_value(value: &Value) -> Result<(), (&'static str, UnsafeCharacter)> {
+fn check_value(value: &Value) -> Result<(), InputError> {
     match value {
-        Value::String(text) => check_text(text).map_err(|error| ("value", error)),
+        Value::String(text) => check_text(text).map_err(|error| invalid_member("value", &error)),
         Value::Array(values) => values.iter().try_for_each(check_value),
         Value::Object(members) => members
             .iter()
@@ -65,10 +59,16 @@ fn check_value(value: &Value) -> Result<(), (&'static str, UnsafeCharacter)> {
     }
 }
 
+fn invalid_member(what: &str, error: &UnsafeCharacter) -> InputError {
+    let detail = format!("the {what} of a member is not valid: {error}");
+    InputError::invalid("/metadata", detail)
+}
+
 /// Rejects the session if the agent does not support one of its MCP servers or its additional directories.
 pub(super) fn check_supported(
     spec: &AgentSpec,
-    (names, brought): (&[String], &[McpServer]),
+    names: &[String],
+    brought: &[McpServer],
     directories: &[String],
     capabilities: &AgentCapabilities,
 ) -> Result<(), ProcessError> {

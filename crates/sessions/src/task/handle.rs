@@ -11,21 +11,20 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::queue::{Queue, QueuedTask, TaskKey};
-use super::record::{self, CancelReason, MAX_CHILDREN, OpenRecord, Outcome, TaskOwner, TaskRecord};
+use super::record::{self, CancelReason, MAX_CHILDREN, OpenRecord, TaskRecord};
 
 use crate::session::{
     Claim, ClaimError, Context, IdempotencyKey, IdempotencyRecord, Responded, SessionRegistry,
     ToProblem,
 };
-use crate::webhooks;
-use crate::webhooks::{TaskReport, Webhooks};
+use crate::webhooks::{self, Webhooks};
 use base::shutdown::lock_or_abort;
 use base::types::text::{UnsafeCharacter, check_text, one_line};
-use base::types::{
-    AgentName, LimitExceeded, OnTimeout, Principal, PrincipalLimit, PrincipalLimits, SessionPolicy,
-    Tenant,
+use base::types::{AgentName, LimitExceeded, Principal, PrincipalLimit, PrincipalLimits, Tenant};
+use events::api::{
+    CreateSession, CreateTask, OnTimeout, Problem, ProblemCode, SessionPolicy, Task, TaskList,
+    TaskStatus,
 };
-use events::api::{self, CreateSession, Problem, ProblemCode, Task, TaskList, TaskStatus};
 use log::eventlog::{
     Closed, EventLog, ReadError, RecordPages, Records, from_json, newest_first_id, to_json,
 };
@@ -33,12 +32,6 @@ use log::store::Table;
 
 const DEFAULT_PERMISSION_SECONDS: u64 = 5;
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-
-pub struct NewTask {
-    pub request: api::CreateTask,
-    pub blocks: Box<RawValue>,
-    pub key: Option<IdempotencyKey>,
-}
 
 #[derive(Clone, Default)]
 pub struct Filter {
@@ -63,7 +56,7 @@ struct State {
     open: BTreeMap<TaskKey, OpenTask>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct OpenTask {
     /// Cancelled by a client.
     pub(super) cancel: CancellationToken,
@@ -78,33 +71,25 @@ impl Tasks {
     ) -> Result<(Self, Vec<QueuedTask>), OpenError> {
         let log = sessions.context().log.clone();
         let mut queue = Queue::new(sessions.context().limits.task_aging_unit);
-        let (mut open, mut begun) = (BTreeMap::new(), Vec::new());
+        let mut open = BTreeMap::new();
+        let mut begun = Vec::new();
+        let mut ended = Records::default();
         let mut pages = RecordPages::of(&log, Table::OpenTask);
-        let mut ended: Option<Records> = None;
         while let Some(page) = pages.next::<OpenRecord>().await? {
-            for (
-                tenant,
-                OpenRecord {
-                    task: id,
-                    cancelled,
-                },
-            ) in page
-            {
-                // A cancel can store its entry again after the end of the task.
-                let open_record = record::get(&log, &tenant, id)
-                    .await?
-                    .filter(|task| task.outcome.is_none());
-                let Some(record) = open_record else {
-                    ended = Some(OpenRecord::delete(&tenant, id, ended.unwrap_or_default()));
+            for (tenant, entry) in page {
+                let id = entry.task;
+                let Some(record) = record::get_open(&log, &tenant, id).await? else {
+                    // A cancel can store its entry again after the end of the task.
+                    ended = OpenRecord::delete(&tenant, id, ended);
                     continue;
                 };
                 let task = queued(&tenant, &record);
-                let signals = OpenTask::new();
-                if cancelled {
+                let signals = OpenTask::default();
+                if entry.cancelled {
                     signals.cancel.cancel();
                 }
                 open.insert((tenant, id), signals);
-                if record.started_at.is_some() {
+                if record.task.started_at.is_some() {
                     queue.started(&task.agent);
                     begun.push(task);
                 } else {
@@ -112,20 +97,17 @@ impl Tasks {
                 }
             }
         }
-        if let Some(ended) = ended {
+        if !ended.is_empty() {
             log.write(ended).await?;
         }
-        let state = Mutex::new(State { queue, open });
-        Ok((
-            Self(Arc::new(Inner {
-                sessions,
-                webhooks,
-                limits,
-                state,
-                changed: Notify::new(),
-            })),
-            begun,
-        ))
+        let tasks = Self(Arc::new(Inner {
+            sessions,
+            webhooks,
+            limits,
+            state: Mutex::new(State { queue, open }),
+            changed: Notify::new(),
+        }));
+        Ok((tasks, begun))
     }
 
     /// Stores a task, which begins when a process is free, once for each idempotency key. The operation continues if the caller
@@ -133,7 +115,9 @@ impl Tasks {
     pub async fn create(
         &self,
         by: &Principal,
-        new: NewTask,
+        request: CreateTask,
+        blocks: Box<RawValue>,
+        key: Option<IdempotencyKey>,
     ) -> Result<Responded<Task>, CreateError> {
         let tasks = self.clone();
         let tenant = by.tenant.clone();
@@ -145,19 +129,14 @@ impl Tasks {
         };
         let tasks = self.clone();
         let owner = by.clone();
-        let key = new.key;
-        let act = async move |claim| {
-            tasks
-                .create_new(&owner, new.request, new.blocks, claim)
-                .await
-        };
+        let act = async move |claim| tasks.create_new(&owner, request, blocks, claim).await;
         self.context().once(by, key, replay, act).await
     }
 
     async fn create_new(
         &self,
         by: &Principal,
-        request: api::CreateTask,
+        request: CreateTask,
         blocks: Box<RawValue>,
         claim: Option<Claim>,
     ) -> Result<Task, CreateError> {
@@ -185,7 +164,10 @@ impl Tasks {
         self.0.sessions.check_request(&session)?;
         self.0.sessions.check_folders(by, &session).await?;
         self.insert(by, &record, claim).await?;
-        Ok(record.shown(Some(Vec::new())))
+        Ok(Task {
+            children: Some(Vec::new()),
+            ..record.task
+        })
     }
 
     async fn depth(&self, tenant: &Tenant, parent: Option<Uuid>) -> Result<u8, CreateError> {
@@ -193,7 +175,7 @@ impl Tasks {
         let parent = record::get(self.log(), tenant, parent)
             .await?
             .ok_or(CreateError::NoSuchParent)?;
-        if parent.outcome.is_some() {
+        if parent.task.status.has_ended() {
             return Err(CreateError::ParentEnded);
         }
         if parent.depth + 1 >= MAX_LEVELS {
@@ -205,7 +187,7 @@ impl Tasks {
     fn record(
         &self,
         by: &Principal,
-        request: api::CreateTask,
+        request: CreateTask,
         blocks: Box<RawValue>,
         depth: u8,
     ) -> TaskRecord {
@@ -217,31 +199,36 @@ impl Tasks {
                 .timeout_seconds
                 .get_or_insert(DEFAULT_PERMISSION_SECONDS);
         }
-        TaskRecord {
-            id: ids.uuid(),
+        let task = Task {
+            task_id: ids.uuid(),
             agent: request.agent,
             description: request.description,
-            blocks,
             priority: request.priority,
-            parent: request.parent_task,
-            depth,
+            status: TaskStatus::Queued,
+            parent_task: request.parent_task,
+            children: None,
+            session_id: None,
+            prompt_id: None,
             token_budget: request.token_budget,
+            budget_enforced: None,
             metadata: request.metadata.unwrap_or_default(),
             deadline: request.deadline,
-            callback_url: request.callback_url,
+            callback_url: request.callback_url.as_deref().map(record::origin),
             permissions,
-            cwd: request.cwd,
-            by: TaskOwner {
-                id: by.id.to_string(),
-                scopes: by.scopes,
-                folders: by.folders.clone(),
-            },
+            by: by.id.to_string(),
             created_at: ids.now(),
             started_at: None,
-            session: None,
-            prompt: None,
-            usage_seen: false,
-            outcome: None,
+            ended_at: None,
+            result: None,
+        };
+        TaskRecord {
+            task,
+            blocks,
+            depth,
+            callback_url: request.callback_url,
+            cwd: request.cwd,
+            scopes: by.scopes,
+            folders: by.folders.clone(),
         }
     }
 
@@ -253,7 +240,6 @@ impl Tasks {
     ) -> Result<(), CreateError> {
         let limit = PrincipalLimit::QueuedTaskBytes;
         let tenant = &by.tenant;
-        let key = (tenant.clone(), record.id);
         let limits = self.0.limits.effective(by);
         let task = queued(tenant, record);
         {
@@ -265,18 +251,18 @@ impl Tasks {
                 return Err(limits.exceeded(limit, RETRY_AFTER).into());
             }
             state.queue.reserve(&task);
-            state.open.insert(key.clone(), OpenTask::new());
+            state.open.insert(task.key.clone(), OpenTask::default());
         }
         let mut records = record.put_new(tenant);
         if let Some(claim) = claim {
-            let id = to_raw_value(&record.id).expect("an id serializes");
+            let id = to_raw_value(&record.task.task_id).expect("an id serializes");
             claim.put_response(id, &mut records);
         }
         let stored = self.log().write(records).await;
         let mut state = self.state();
         state.queue.release(&task);
         if let Err(error) = stored {
-            state.open.remove(&key);
+            state.open.remove(&task.key);
             return Err(error.into());
         }
         state.queue.push(task);
@@ -292,7 +278,10 @@ impl Tasks {
         let children = record::children(self.log(), tenant, id)
             .select(MAX_CHILDREN, |value| Ok::<_, ReadError>(from_json(value)))
             .await?;
-        Ok(Some(record.shown(Some(children.entries))))
+        Ok(Some(Task {
+            children: Some(children.entries),
+            ..record.task
+        }))
     }
 
     /// A page of tasks, newest first. It can end early and has a cursor then.
@@ -305,9 +294,8 @@ impl Tasks {
     ) -> Result<TaskList, ReadError> {
         let found = record::older(self.log(), tenant, before)
             .select(limit, |value| {
-                let record = from_json::<TaskRecord>(value);
-                let matching = record.filter(|record| filter.matches(record));
-                Ok::<_, ReadError>(matching.map(|record| record.shown(None)))
+                let task = from_json::<TaskRecord>(value).map(|record| record.task);
+                Ok::<_, ReadError>(task.filter(|task| filter.matches(task)))
             })
             .await?;
         let next = found.next.as_deref().and_then(newest_first_id);
@@ -320,7 +308,8 @@ impl Tasks {
     /// Cancels a task and the tasks below it. Returns the task after the request, or `None` if there is no such task. A
     /// running task ends later. The operation continues if the caller is dropped.
     pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ChangeError> {
-        let (tasks, of) = (self.clone(), tenant.clone());
+        let tasks = self.clone();
+        let of = tenant.clone();
         let cancelled = async move { tasks.cancel_all(&of, id).await }.in_current_span();
         self.context()
             .shutdown
@@ -369,9 +358,8 @@ impl Tasks {
     }
 
     pub async fn wait_ended(&self, tenant: &Tenant, id: Uuid, limit: Duration) {
-        let open = self.open_task(&(tenant.clone(), id));
-        if let Some(open) = open {
-            drop(tokio::time::timeout(limit, open.ended.cancelled()).await);
+        if let Some(open) = self.open_task(&(tenant.clone(), id)) {
+            let _ = tokio::time::timeout(limit, open.ended.cancelled()).await;
         }
     }
 
@@ -389,28 +377,23 @@ impl Tasks {
     }
 
     async fn end_with(&self, task: &QueuedTask, reason: CancelReason) -> Result<(), ChangeError> {
-        if let Some(mut record) = record::get(self.log(), &task.tenant, task.id).await? {
-            record.outcome = Some(Outcome::cancelled(reason, self.context().ids.now()));
-            self.end(&task.tenant, &record).await?;
+        let (tenant, id) = &task.key;
+        if let Some(mut record) = record::get(self.log(), tenant, *id).await? {
+            record.cancel(reason, self.context().ids.now());
+            self.end(tenant, &record).await?;
         }
         Ok(())
     }
 
     pub(super) async fn end(&self, tenant: &Tenant, record: &TaskRecord) -> Result<(), Closed> {
-        let shown = record.shown(None);
-        let data = serde_json::to_string(&shown).expect("a task has string keys and serializes");
-        let report = TaskReport {
-            tenant,
-            callback: record.callback_url.as_deref(),
-            session: record.session,
-            task: record.id,
-            data: &data,
-        };
+        let records = record.put(tenant, Records::default());
+        let callback = record.callback_url.as_deref();
         self.0
             .webhooks
-            .commit_task_end(report, record.put(tenant, Records::default()))
+            .commit_task_end(tenant, &record.task, callback, records)
             .await?;
-        if let Some(open) = self.state().open.remove(&(tenant.clone(), record.id)) {
+        let key = (tenant.clone(), record.task.task_id);
+        if let Some(open) = self.state().open.remove(&key) {
             open.ended.cancel();
         }
         Ok(())
@@ -434,10 +417,7 @@ impl Tasks {
 
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let deadline = self.state().queue.next_deadline()?;
-        let left = deadline.as_millis() - self.context().ids.now().as_millis();
-        Some(Duration::from_millis(
-            u64::try_from(left).unwrap_or_default(),
-        ))
+        Some(deadline.since(self.context().ids.now()))
     }
 
     pub(super) fn free_slot(&self, agent: &AgentName) {
@@ -470,29 +450,19 @@ impl Tasks {
     }
 }
 
-impl OpenTask {
-    fn new() -> Self {
-        Self {
-            cancel: CancellationToken::new(),
-            ended: CancellationToken::new(),
-        }
-    }
-}
-
 impl Filter {
-    fn matches(&self, record: &TaskRecord) -> bool {
-        self.agent
-            .as_ref()
-            .is_none_or(|agent| *agent == record.agent)
-            && self.status.is_none_or(|status| status == record.status())
+    fn matches(&self, task: &Task) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == task.agent)
+            && self.status.is_none_or(|status| status == task.status)
             && self
                 .parent
-                .is_none_or(|parent| record.parent == Some(parent))
+                .is_none_or(|parent| task.parent_task == Some(parent))
     }
 }
 
 pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
-    let first_line = record
+    let task = &record.task;
+    let first_line = task
         .description
         .as_ref()
         .and_then(|text| text.lines().next());
@@ -500,25 +470,25 @@ pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
     CreateSession {
         cwd: record.cwd.clone(),
         title: title.filter(|title| !title.is_empty()),
-        metadata: Some(record.metadata.clone()),
+        metadata: Some(task.metadata.clone()),
         policy: Some(SessionPolicy {
-            permissions: Some(record.permissions.clone()),
+            permissions: Some(task.permissions.clone()),
             files: None,
             terminals: None,
         }),
-        ..CreateSession::of(record.agent.clone())
+        ..CreateSession::of(task.agent.clone())
     }
 }
 
 fn queued(tenant: &Tenant, record: &TaskRecord) -> QueuedTask {
+    let task = &record.task;
     QueuedTask {
-        tenant: tenant.clone(),
-        id: record.id,
-        agent: record.agent.clone(),
-        priority: record.priority,
-        created_at: record.created_at,
-        deadline: record.deadline,
-        owner: record.by.id.as_str().into(),
+        key: (tenant.clone(), task.task_id),
+        agent: task.agent.clone(),
+        priority: task.priority,
+        created_at: task.created_at,
+        deadline: task.deadline,
+        owner: task.by.as_str().into(),
         bytes: to_json(record).len(),
     }
 }
@@ -612,15 +582,6 @@ impl ToProblem for CreateError {
             Self::QueueFull => Problem::new(ProblemCode::QueueFull, detail),
             Self::Claim(error) => error.problem(),
             Self::Change(error) => error.problem(),
-        }
-    }
-
-    fn limit(&self) -> Option<&LimitExceeded> {
-        match self {
-            Self::Session(error) => error.limit(),
-            Self::Limit(exceeded) => Some(exceeded),
-            Self::Claim(error) => error.limit(),
-            _ => None,
         }
     }
 }

@@ -25,5 +25,5 @@ mod queue;
 mod record;
 mod runner;
 
-pub use handle::{ChangeError, CreateError, Filter, NewTask, OpenError, Tasks};
+pub use handle::{ChangeError, CreateError, Filter, OpenError, Tasks};
 pub use runner::start;

@@ -1,6 +1,7 @@
 //! The order in which queued tasks start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,42 +28,38 @@ struct Place {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueuedTask {
-    pub(super) tenant: Tenant,
-    pub(super) id: Uuid,
+    pub(super) key: TaskKey,
     pub(super) agent: AgentName,
     pub(super) priority: TaskPriority,
     pub(super) created_at: Timestamp,
     pub(super) deadline: Option<Timestamp>,
-    /// The principal that created the task, and the size of its record.
+    /// The principal that created the task. `bytes` is the size of the task's record.
     pub(super) owner: Arc<str>,
     pub(super) bytes: usize,
 }
 
 impl QueuedTask {
     fn owner(&self) -> PrincipalKey {
-        (self.tenant.clone(), Arc::clone(&self.owner))
+        (self.key.0.clone(), Arc::clone(&self.owner))
     }
 }
 
+#[derive(Default)]
 pub(super) struct Queue {
     aging_unit: Duration,
     agents: BTreeMap<AgentName, BTreeMap<Place, QueuedTask>>,
     places: HashMap<TaskKey, (AgentName, Place)>,
-    deadlines: BTreeSet<(Timestamp, Tenant, Uuid)>,
+    deadlines: BTreeSet<(Timestamp, TaskKey)>,
     /// The bytes of the queued tasks of each principal, and of tasks that are being stored.
     bytes: HashMap<PrincipalKey, usize>,
-    running: BTreeMap<AgentName, usize>,
+    running: HashMap<AgentName, usize>,
 }
 
 impl Queue {
     pub(super) fn new(aging_unit: Duration) -> Self {
         Self {
             aging_unit,
-            agents: BTreeMap::new(),
-            places: HashMap::new(),
-            deadlines: BTreeSet::new(),
-            bytes: HashMap::new(),
-            running: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -76,12 +73,7 @@ impl Queue {
     }
 
     pub(super) fn release(&mut self, task: &QueuedTask) {
-        if let Some(bytes) = self.bytes.get_mut(&task.owner()) {
-            *bytes -= task.bytes;
-            if *bytes == 0 {
-                self.bytes.remove(&task.owner());
-            }
-        }
+        subtract(&mut self.bytes, &task.owner(), task.bytes);
     }
 
     pub(super) fn len_of(&self, tenant: &Tenant) -> usize {
@@ -92,10 +84,9 @@ impl Queue {
         self.reserve(&task);
         let place = self.place(&task);
         self.places
-            .insert((task.tenant.clone(), task.id), (task.agent.clone(), place));
+            .insert(task.key.clone(), (task.agent.clone(), place));
         if let Some(deadline) = task.deadline {
-            self.deadlines
-                .insert((deadline, task.tenant.clone(), task.id));
+            self.deadlines.insert((deadline, task.key.clone()));
         }
         self.agents
             .entry(task.agent.clone())
@@ -111,8 +102,7 @@ impl Queue {
             self.agents.remove(&agent);
         }
         if let Some(deadline) = task.deadline {
-            self.deadlines
-                .remove(&(deadline, task.tenant.clone(), task.id));
+            self.deadlines.remove(&(deadline, key.clone()));
         }
         self.release(&task);
         Some(task)
@@ -123,9 +113,9 @@ impl Queue {
         let running = &self.running;
         let is_free =
             |agent: &AgentName| running.get(agent).copied().unwrap_or_default() < slots(agent);
-        let first = self.agents.iter().find(|(agent, _)| is_free(agent));
-        let task = first.and_then(|(_, queued)| queued.values().next())?;
-        let task = self.remove(&(task.tenant.clone(), task.id))?;
+        let (_, queued) = self.agents.iter().find(|(agent, _)| is_free(agent))?;
+        let key = queued.values().next()?.key.clone();
+        let task = self.remove(&key)?;
         self.started(&task.agent);
         Some(task)
     }
@@ -135,25 +125,21 @@ impl Queue {
     }
 
     pub(super) fn ended(&mut self, agent: &AgentName) {
-        if let Some(running) = self.running.get_mut(agent) {
-            *running -= 1;
-            if *running == 0 {
-                self.running.remove(agent);
-            }
-        }
+        subtract(&mut self.running, agent, 1);
     }
 
     pub(super) fn expire(&mut self, now: Timestamp) -> Vec<QueuedTask> {
-        let due = self
-            .deadlines
-            .iter()
-            .take_while(|(deadline, ..)| *deadline <= now);
-        let due: Vec<_> = due.map(|(_, tenant, id)| (tenant.clone(), *id)).collect();
-        due.iter().filter_map(|key| self.remove(key)).collect()
+        let mut expired = Vec::new();
+        while self.next_deadline().is_some_and(|deadline| deadline <= now)
+            && let Some((_, key)) = self.deadlines.pop_first()
+        {
+            expired.extend(self.remove(&key));
+        }
+        expired
     }
 
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(deadline, ..)| *deadline)
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
     fn place(&self, task: &QueuedTask) -> Place {
@@ -166,7 +152,17 @@ impl Queue {
         Place {
             is_not_critical: task.priority != TaskPriority::Critical,
             time: task.created_at.as_millis().saturating_sub(lead),
-            id: task.id,
+            id: task.key.1,
+        }
+    }
+}
+
+/// A key without a count has no entry.
+fn subtract<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K, by: usize) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= by;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
@@ -189,8 +185,7 @@ mod tests {
 
     fn task(agent: &str, number: usize, priority: TaskPriority, minute: i64) -> QueuedTask {
         QueuedTask {
-            tenant: Tenant::default(),
-            id: Uuid::from_u128(number as u128),
+            key: (Tenant::default(), Uuid::from_u128(number as u128)),
             agent: agent.parse().unwrap(),
             priority,
             created_at: Timestamp::from_millis(minute * MINUTE),
@@ -201,7 +196,7 @@ mod tests {
     }
 
     fn order(mut queue: Queue) -> Vec<u128> {
-        std::iter::from_fn(|| Some(queue.start_next(|_| usize::MAX)?.id.as_u128())).collect()
+        std::iter::from_fn(|| Some(queue.start_next(|_| usize::MAX)?.key.1.as_u128())).collect()
     }
 
     #[test]
@@ -247,14 +242,14 @@ mod tests {
         let mut queue = queue(&[(Normal, 0), (Normal, 1), (Normal, 2)]);
         queue.push(task("b", 9, Low, 5));
         let slots = |_: &AgentName| 2;
-        let mut next = || queue.start_next(slots).map(|task| task.id.as_u128());
+        let mut next = || queue.start_next(slots).map(|task| task.key.1.as_u128());
         assert_eq!(
             [next(), next(), next(), next()],
             [Some(0), Some(1), Some(9), None]
         );
         queue.ended(&"a".parse().unwrap());
         assert_eq!(
-            queue.start_next(slots).map(|task| task.id.as_u128()),
+            queue.start_next(slots).map(|task| task.key.1.as_u128()),
             Some(2)
         );
         assert_eq!(queue.len_of(&Tenant::default()), 0);
@@ -291,7 +286,7 @@ mod tests {
         assert_eq!(
             expired
                 .iter()
-                .map(|task| task.id.as_u128())
+                .map(|task| task.key.1.as_u128())
                 .collect::<Vec<_>>(),
             [1, 0]
         );

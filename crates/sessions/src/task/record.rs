@@ -4,15 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use base::types::{
-    AgentName, CancelCause, GrantedFolders, PermissionPolicy, Principal, PromptId, Scopes,
-    SessionId, Tenant, Timestamp,
-};
+use base::types::{GrantedFolders, Principal, Scopes, Tenant, Timestamp};
 use events::api::{
-    Problem, ProblemCode, Prompt, PromptStatus, Task, TaskPriority, TaskResult, TaskStatus,
+    CancelCause, Problem, ProblemCode, Prompt, PromptStatus, Task, TaskResult, TaskStatus,
 };
 use events::event::EventRef;
 use log::eventlog::{
@@ -20,38 +16,21 @@ use log::eventlog::{
     to_json,
 };
 use log::store::Table;
+use wire::acp::{stop_reason, update};
 
 pub(super) const MAX_CHILDREN: usize = 1000;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TaskRecord {
-    pub(super) id: Uuid,
-    pub(super) agent: AgentName,
-    pub(super) description: Option<String>,
+    /// The task for clients, without its children.
+    pub(super) task: Task,
     pub(super) blocks: Box<RawValue>,
-    pub(super) priority: TaskPriority,
-    pub(super) parent: Option<Uuid>,
     pub(super) depth: u8,
-    pub(super) token_budget: Option<u64>,
-    pub(super) metadata: Map<String, Value>,
-    pub(super) deadline: Option<Timestamp>,
+    /// The complete URL. Clients see only its origin, because the path and the query can have a secret.
     pub(super) callback_url: Option<String>,
-    pub(super) permissions: PermissionPolicy,
     pub(super) cwd: Option<String>,
-    pub(super) by: TaskOwner,
-    pub(super) created_at: Timestamp,
-    pub(super) started_at: Option<Timestamp>,
-    pub(super) session: Option<SessionId>,
-    pub(super) prompt: Option<PromptId>,
-    /// Whether the agent has reported its usage of tokens.
-    pub(super) usage_seen: bool,
-    pub(super) outcome: Option<Outcome>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct TaskOwner {
-    pub(super) id: String,
+    /// The rights of the principal that created the task.
     pub(super) scopes: Scopes,
     pub(super) folders: GrantedFolders,
 }
@@ -74,96 +53,136 @@ impl OpenRecord {
 }
 
 impl TaskRecord {
-    pub(super) fn status(&self) -> TaskStatus {
-        match (&self.outcome, self.started_at) {
-            (Some(outcome), _) => outcome.status,
-            (None, Some(_)) => TaskStatus::Running,
-            (None, None) => TaskStatus::Queued,
-        }
-    }
-
     pub(super) fn principal(&self, tenant: &Tenant) -> Principal {
         Principal {
-            id: self.by.id.as_str().into(),
+            id: self.task.by.as_str().into(),
             tenant: tenant.clone(),
-            scopes: self.by.scopes,
-            folders: self.by.folders.clone(),
+            scopes: self.scopes,
+            folders: self.folders.clone(),
         }
     }
 
     /// Adds the record. The end of a task deletes its entry among the open tasks.
     pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
-        let records = records.put(Table::Task, task_key(tenant, self.id), to_json(self));
-        match self.outcome {
-            None => records,
-            Some(_) => OpenRecord::delete(tenant, self.id, records),
+        let id = self.task.task_id;
+        let records = records.put(Table::Task, task_key(tenant, id), to_json(self));
+        if self.task.status.has_ended() {
+            OpenRecord::delete(tenant, id, records)
+        } else {
+            records
         }
     }
 
     /// The record of a new task, with the entry that finds it by its parent.
     pub(super) fn put_new(&self, tenant: &Tenant) -> Records {
+        let id = self.task.task_id;
         let open = OpenRecord {
-            task: self.id,
+            task: id,
             cancelled: false,
         };
-        let mut records = open.put(tenant, self.put(tenant, Records::default()));
-        if let Some(parent) = self.parent {
-            records = records.put(
+        let records = open.put(tenant, self.put(tenant, Records::default()));
+        match self.task.parent_task {
+            Some(parent) => records.put(
                 Table::TaskChild,
-                child_key(tenant, parent, self.id),
-                to_json(&self.id),
-            );
+                child_key(tenant, parent, id),
+                to_json(&id),
+            ),
+            None => records,
         }
-        records
     }
 
     pub(super) fn delete(&self, tenant: &Tenant, records: Records) -> Records {
-        let mut records = records.delete(Table::Task, task_key(tenant, self.id));
-        if let Some(parent) = self.parent {
-            records = records.delete(Table::TaskChild, child_key(tenant, parent, self.id));
+        let id = self.task.task_id;
+        let records = records.delete(Table::Task, task_key(tenant, id));
+        match self.task.parent_task {
+            Some(parent) => records.delete(Table::TaskChild, child_key(tenant, parent, id)),
+            None => records,
         }
-        records
     }
 
-    pub(super) fn shown(&self, children: Option<Vec<Uuid>>) -> Task {
-        let duration = |from: Timestamp, to: Timestamp| {
-            u64::try_from(to.as_millis() - from.as_millis()).unwrap_or_default()
-        };
-        let result = self.outcome.as_ref().map(|outcome| {
-            let started = self.started_at.unwrap_or(outcome.ended_at);
-            outcome.result(duration(started, outcome.ended_at), self.metadata.clone())
-        });
-        let budget_enforced = self
-            .token_budget
-            .filter(|_| self.prompt.is_some())
-            .map(|_| self.usage_seen);
-        Task {
-            task_id: self.id,
-            agent: self.agent.clone(),
-            description: self.description.clone(),
-            priority: self.priority,
-            status: self.status(),
-            parent_task: self.parent,
-            children,
-            session_id: self.session,
-            prompt_id: self.prompt,
-            token_budget: self.token_budget,
-            budget_enforced,
-            metadata: self.metadata.clone(),
-            deadline: self.deadline,
-            callback_url: self.callback_url.as_deref().map(origin),
-            permissions: self.permissions.clone(),
-            by: self.by.id.clone(),
-            created_at: self.created_at,
-            started_at: self.started_at,
-            ended_at: self.outcome.as_ref().map(|outcome| outcome.ended_at),
-            result,
+    /// Ends a task that has no turn.
+    pub(super) fn fail(&mut self, problem: &Problem, now: Timestamp) {
+        let status = failed_status(Some(problem));
+        self.end(status, Some(raw(problem)), now);
+    }
+
+    /// Ends a task that has no turn.
+    pub(super) fn cancel(&mut self, reason: CancelReason, now: Timestamp) {
+        self.end(reason.status(), reason.problem().as_ref().map(raw), now);
+    }
+
+    /// Ends a task with its turn. `reported`: the last usage that the agent reported during the turn.
+    pub(super) fn end_turn(
+        &mut self,
+        turn: Prompt,
+        reason: Option<CancelReason>,
+        reported: Option<u64>,
+        now: Timestamp,
+    ) {
+        let tokens_used = turn.usage.as_deref().and_then(total_tokens).or(reported);
+        if tokens_used.is_some() || turn.usage.is_some() {
+            self.usage_reported();
         }
+        let failed = turn.status == PromptStatus::Failed;
+        let cancelled = failed || turn.stop_reason.as_deref() == Some(stop_reason::CANCELLED);
+        let (status, error) = match reason {
+            Some(reason) if cancelled => (reason.status(), reason.problem().as_ref().map(raw)),
+            _ if failed => {
+                let problem = turn.error.as_deref();
+                let problem = problem.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                (failed_status(problem.as_ref()), turn.error)
+            }
+            // Somebody else has cancelled the turn of the session.
+            _ if cancelled => (TaskStatus::Cancelled, None),
+            _ => (TaskStatus::Completed, None),
+        };
+        let result = self.end(status, error, turn.ended_at.unwrap_or(now));
+        result.success = status == TaskStatus::Completed
+            && turn.stop_reason.as_deref() == Some(stop_reason::END_TURN);
+        result.output = turn.text;
+        result.truncated = turn.truncated;
+        if result.output.len() > MAX_OUTPUT_BYTES {
+            let end = result.output.floor_char_boundary(MAX_OUTPUT_BYTES);
+            result.output.truncate(end);
+            result.truncated = true;
+        }
+        result.stop_reason = turn.stop_reason;
+        result.cancel_cause = turn.cancel_cause;
+        result.tokens_used = tokens_used;
+    }
+
+    fn end(
+        &mut self,
+        status: TaskStatus,
+        error: Option<Box<RawValue>>,
+        ended_at: Timestamp,
+    ) -> &mut TaskResult {
+        let task = &mut self.task;
+        let started_at = task.started_at.unwrap_or(ended_at);
+        let duration = ended_at.since(started_at).as_millis();
+        task.status = status;
+        task.ended_at = Some(ended_at);
+        task.result.insert(TaskResult {
+            success: false,
+            output: String::new(),
+            truncated: false,
+            stop_reason: None,
+            cancel_cause: None,
+            tokens_used: None,
+            duration_ms: u64::try_from(duration).unwrap_or_default(),
+            error,
+            metadata: task.metadata.clone(),
+        })
+    }
+
+    /// The agent reports its usage, so that the budget of the task has an effect. Returns true if this was not known.
+    pub(super) fn usage_reported(&mut self) -> bool {
+        self.task.token_budget.is_some() && self.task.budget_enforced.replace(true) != Some(true)
     }
 }
 
-/// The scheme and the host of a URL. The path and the query can have a secret.
-fn origin(url: &str) -> String {
+/// The scheme and the host of a URL.
+pub(super) fn origin(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     format!(
         "{scheme}://{}",
@@ -192,10 +211,18 @@ pub(super) async fn get(
     tenant: &Tenant,
     task: Uuid,
 ) -> Result<Option<TaskRecord>, ReadError> {
-    Ok(log
-        .get(Table::Task, task_key(tenant, task))
-        .await?
-        .and_then(|value| from_json(&value)))
+    let value = log.get(Table::Task, task_key(tenant, task)).await?;
+    Ok(value.and_then(|value| from_json(&value)))
+}
+
+/// `None` if the task has ended.
+pub(super) async fn get_open(
+    log: &EventLog,
+    tenant: &Tenant,
+    task: Uuid,
+) -> Result<Option<TaskRecord>, ReadError> {
+    let record = get(log, tenant, task).await?;
+    Ok(record.filter(|record| !record.task.status.has_ended()))
 }
 
 /// The children of a task, newest first.
@@ -215,20 +242,6 @@ pub(super) fn older<'a>(
 
 /// The size of the output in a record, in bytes. The transcript of the session has the whole text.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Outcome {
-    pub(super) status: TaskStatus,
-    pub(super) ended_at: Timestamp,
-    output: String,
-    truncated: bool,
-    stop_reason: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cancel_cause: Option<CancelCause>,
-    tokens_used: Option<u64>,
-    error: Option<Box<RawValue>>,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CancelReason {
@@ -254,101 +267,18 @@ impl CancelReason {
     }
 
     fn problem(self) -> Option<Problem> {
-        match self {
-            Self::Client => None,
-            Self::Deadline => Some((
+        let (code, detail) = match self {
+            Self::Client => return None,
+            Self::Deadline => (
                 ProblemCode::DeadlineExceeded,
                 "the deadline of the task has passed",
-            )),
-            Self::Budget => Some((
+            ),
+            Self::Budget => (
                 ProblemCode::BudgetExceeded,
                 "the task used more tokens than its budget",
-            )),
-        }
-        .map(|(code, detail)| Problem::new(code, detail))
-    }
-}
-
-impl Outcome {
-    fn without_turn(status: TaskStatus, problem: Option<&Problem>, ended_at: Timestamp) -> Self {
-        let (output, truncated, stop_reason, tokens_used) = (String::new(), false, None, None);
-        Self {
-            status,
-            ended_at,
-            output,
-            truncated,
-            stop_reason,
-            cancel_cause: None,
-            tokens_used,
-            error: problem.map(raw),
-        }
-    }
-
-    pub(super) fn failed(problem: &Problem, now: Timestamp) -> Self {
-        let interrupted = problem.code == ProblemCode::Interrupted;
-        let status = if interrupted {
-            TaskStatus::Interrupted
-        } else {
-            TaskStatus::Failed
+            ),
         };
-        Self::without_turn(status, Some(problem), now)
-    }
-
-    pub(super) fn cancelled(reason: CancelReason, now: Timestamp) -> Self {
-        Self::without_turn(reason.status(), reason.problem().as_ref(), now)
-    }
-
-    /// The end of the turn of a task. `reported`: the last usage that the agent reported during the turn.
-    pub(super) fn of_turn(
-        turn: Prompt,
-        reason: Option<CancelReason>,
-        reported: Option<u64>,
-        now: Timestamp,
-    ) -> Self {
-        let cancelled =
-            turn.status == PromptStatus::Failed || turn.stop_reason.as_deref() == Some("cancelled");
-        let (status, error) = match reason.filter(|_| cancelled) {
-            Some(reason) => (reason.status(), reason.problem().as_ref().map(raw)),
-            None if turn.status == PromptStatus::Failed => {
-                (failed_status(turn.error.as_deref()), turn.error)
-            }
-            // Somebody else has cancelled the turn of the session.
-            None if cancelled => (TaskStatus::Cancelled, None),
-            None => (TaskStatus::Completed, None),
-        };
-        let (mut output, mut truncated) = (turn.text, turn.truncated);
-        if output.len() > MAX_OUTPUT_BYTES {
-            output.truncate(output.floor_char_boundary(MAX_OUTPUT_BYTES));
-            truncated = true;
-        }
-        let tokens_used = turn.usage.as_deref().and_then(total_tokens).or(reported);
-        let cancel_cause = turn.cancel_cause;
-        let (stop_reason, ended_at) = (turn.stop_reason, turn.ended_at.unwrap_or(now));
-        Self {
-            status,
-            ended_at,
-            output,
-            truncated,
-            stop_reason,
-            cancel_cause,
-            tokens_used,
-            error,
-        }
-    }
-
-    pub(super) fn result(&self, duration_ms: u64, metadata: Map<String, Value>) -> TaskResult {
-        TaskResult {
-            success: self.status == TaskStatus::Completed
-                && self.stop_reason.as_deref() == Some("end_turn"),
-            output: self.output.clone(),
-            truncated: self.truncated,
-            stop_reason: self.stop_reason.clone(),
-            cancel_cause: self.cancel_cause,
-            tokens_used: self.tokens_used,
-            duration_ms,
-            error: self.error.clone(),
-            metadata,
-        }
+        Some(Problem::new(code, detail))
     }
 }
 
@@ -356,12 +286,10 @@ fn raw(problem: &Problem) -> Box<RawValue> {
     serde_json::value::to_raw_value(problem).expect("a problem has string keys and serializes")
 }
 
-fn failed_status(problem: Option<&RawValue>) -> TaskStatus {
-    let code = problem.and_then(|problem| serde_json::from_str::<Problem>(problem.get()).ok());
-    if code.is_some_and(|problem| problem.code == ProblemCode::Interrupted) {
-        TaskStatus::Interrupted
-    } else {
-        TaskStatus::Failed
+fn failed_status(problem: Option<&Problem>) -> TaskStatus {
+    match problem {
+        Some(problem) if problem.code == ProblemCode::Interrupted => TaskStatus::Interrupted,
+        _ => TaskStatus::Failed,
     }
 }
 
@@ -371,16 +299,15 @@ fn total_tokens(usage: &RawValue) -> Option<u64> {
     struct Usage {
         total_tokens: u64,
     }
-    Some(
-        serde_json::from_str::<Usage>(usage.get())
-            .ok()?
-            .total_tokens,
-    )
+    let usage: Usage = serde_json::from_str(usage.get()).ok()?;
+    Some(usage.total_tokens)
 }
 
+/// The usage of tokens that an agent reports.
 pub(super) struct Usage {
     reader: Reader,
-    reported: Option<u64>,
+    /// The latest report.
+    pub(super) reported: Option<u64>,
 }
 
 impl Usage {
@@ -389,10 +316,6 @@ impl Usage {
             reader,
             reported: None,
         }
-    }
-
-    pub(super) fn reported(&self) -> Option<u64> {
-        self.reported
     }
 
     /// Waits for the next report. Cancel-safe. Never returns after the end of the log.
@@ -448,7 +371,7 @@ fn used(event: &EventRef<'_>) -> Option<u64> {
         return None;
     }
     let update: Update<'_> = serde_json::from_str(payload.update?.get()).ok()?;
-    (update.session_update == "usage_update").then_some(update.used)
+    (update.session_update == update::USAGE).then_some(update.used)
 }
 
 #[cfg(test)]

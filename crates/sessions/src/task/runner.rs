@@ -7,12 +7,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::handle::{OpenError, OpenTask, Tasks, session_request};
 use super::queue::{QueuedTask, TaskKey};
-use super::record::{self, CancelReason, Outcome, TaskRecord, Usage};
+use super::record::{self, CancelReason, TaskRecord, Usage};
+use crate::limits::IDEMPOTENCY_KEY_MAX_AGE;
 
 use crate::session::{IdempotencyKey, PromptRequest, SessionHandle, SessionRegistry, ToProblem};
 use crate::webhooks::Webhooks;
 use base::types::{Principal, PrincipalLimits, PromptId, Timestamp};
-use events::api::{Problem, ProblemCode};
+use events::api::{Problem, ProblemCode, TaskStatus};
 use log::eventlog;
 use log::eventlog::{Closed, ReadError, Records, Start};
 use log::store::Table;
@@ -38,9 +39,8 @@ impl From<Closed> for Stopped {
 
 pub(super) async fn run(tasks: Tasks, task: QueuedTask) {
     let shutdown = tasks.context().shutdown.clone();
-    let key = (task.tenant, task.id);
     tokio::select! {
-        () = run_with_retries(&tasks, &key) => {}
+        () = run_with_retries(&tasks, &task.key) => {}
         () = shutdown.drain_started() => {}
     }
     tasks.free_slot(&task.agent);
@@ -59,10 +59,7 @@ async fn run_with_retries(tasks: &Tasks, key: &TaskKey) {
 }
 
 async fn run_to_end(tasks: &Tasks, key: &TaskKey, open: OpenTask) -> Result<(), Stopped> {
-    let open_record = record::get(tasks.log(), &key.0, key.1)
-        .await?
-        .filter(|task| task.outcome.is_none());
-    let Some(record) = open_record else {
+    let Some(record) = record::get_open(tasks.log(), &key.0, key.1).await? else {
         return Ok(());
     };
     let by = record.principal(&key.0);
@@ -73,34 +70,28 @@ async fn run_to_end(tasks: &Tasks, key: &TaskKey, open: OpenTask) -> Result<(), 
         record,
         open,
     };
-    let is_too_old =
-        run.record.prompt.is_none() && run.record.started_at.is_some_and(|at| run.is_too_old(at));
-    if run.record.started_at.is_none() {
-        run.record.started_at = Some(run.now());
+    let task = &mut run.record.task;
+    let continues = task.started_at;
+    if continues.is_none() {
+        task.started_at = Some(tasks.context().ids.now());
+        task.status = TaskStatus::Running;
         run.save().await?;
     }
-    run.record.outcome = Some(if is_too_old {
+    if run.record.task.prompt_id.is_none() && continues.is_some_and(|at| run.is_too_old(at)) {
         let detail = "the gateway restarted while the task began, too long ago to continue it";
-        Outcome::failed(&Problem::new(ProblemCode::Interrupted, detail), run.now())
-    } else {
-        match run.begin_until_cancelled().await? {
-            Begun::Turn(session, prompt) => run.follow(&session, prompt).await?,
-            Begun::Ended(outcome) => outcome,
-        }
-    });
+        let problem = Problem::new(ProblemCode::Interrupted, detail);
+        run.record.fail(&problem, run.now());
+    } else if let Some((session, prompt)) = run.begin_until_cancelled().await? {
+        run.follow(&session, prompt).await?;
+    }
     tasks.end(&key.0, &run.record).await?;
-    if let Some(session) = run.record.session
+    if let Some(session) = run.record.task.session_id
         && let Ok(session) = tasks.sessions().open(&run.by, session).await
     {
         // The session releases its process. Its log stays readable.
-        drop(session.close(&run.by, None).await);
+        let _ = session.close(&run.by, None).await;
     }
     Ok(())
-}
-
-enum Begun {
-    Turn(SessionHandle, PromptId),
-    Ended(Outcome),
 }
 
 struct Run<'a> {
@@ -117,22 +108,24 @@ impl Run<'_> {
     }
 
     async fn save(&self) -> Result<(), Closed> {
-        self.tasks
-            .log()
-            .write(self.record.put(&self.key.0, Records::default()))
-            .await
+        let records = self.record.put(&self.key.0, Records::default());
+        self.tasks.log().write(records).await
     }
 
-    async fn begin_until_cancelled(&mut self) -> Result<Begun, Stopped> {
+    /// The session and the prompt of the task. `None`: the task has ended without a turn.
+    async fn begin_until_cancelled(
+        &mut self,
+    ) -> Result<Option<(SessionHandle, PromptId)>, Stopped> {
         loop {
             // A prompt may exist already. Then the turn is cancelled, so that the task has the end of its turn.
-            if self.record.session.is_none()
+            if self.record.task.session_id.is_none()
                 && let Some(reason) = self.cancelled()
             {
-                return Ok(Begun::Ended(Outcome::cancelled(reason, self.now())));
+                self.record.cancel(reason, self.now());
+                return Ok(None);
             }
             let problem = match self.begin().await {
-                Ok((session, prompt)) => return Ok(Begun::Turn(session, prompt)),
+                Ok(begun) => return Ok(Some(begun)),
                 Err(problem) => problem,
             };
             let wait = match problem.code {
@@ -143,11 +136,17 @@ impl Run<'_> {
                         .map_or(RETRY_AFTER, Duration::from_secs)
                         .min(MAX_RETRY_AFTER)
                 }
-                _ => return Ok(Begun::Ended(Outcome::failed(&problem, self.now()))),
+                _ => {
+                    self.record.fail(&problem, self.now());
+                    return Ok(None);
+                }
             };
             tokio::select! {
                 () = sleep(wait) => {}
-                reason = self.until_cancelled() => return Ok(Begun::Ended(Outcome::cancelled(reason, self.now()))),
+                reason = self.until_cancelled() => {
+                    self.record.cancel(reason, self.now());
+                    return Ok(None);
+                }
             }
         }
     }
@@ -155,7 +154,8 @@ impl Run<'_> {
     /// Creates the session and the prompt, or finds those of an earlier attempt.
     async fn begin(&mut self) -> Result<(SessionHandle, PromptId), Box<Problem>> {
         let sessions = self.tasks.sessions();
-        if let (Some(session), Some(prompt)) = (self.record.session, self.record.prompt) {
+        let task = &self.record.task;
+        if let (Some(session), Some(prompt)) = (task.session_id, task.prompt_id) {
             let session = sessions
                 .open(&self.by, session)
                 .await
@@ -168,16 +168,17 @@ impl Run<'_> {
             return Err(Box::new(Problem::new(ProblemCode::KeyRevoked, detail)));
         }
         let key = |part: &str| IdempotencyKey {
-            key: self.record.id.to_string(),
+            key: task.task_id.to_string(),
             route: format!("task {part}"),
-            body_hash: Sha256::digest(self.record.id.as_bytes()).into(),
+            body_hash: Sha256::digest(task.task_id.as_bytes()).into(),
         };
-        let session = if let Some(session) = self.record.session {
+        let session = if let Some(session) = task.session_id {
             session
         } else {
             let request = session_request(&self.record);
+            let id = Some(task.task_id);
             let created = sessions
-                .create_for_task(&self.by, request, self.record.id, key("session"))
+                .create(&self.by, request, id, Some(key("session")), None)
                 .await;
             created
                 .map_err(|error| problem_of(&error))?
@@ -185,27 +186,23 @@ impl Run<'_> {
                 .session_id
         };
         let prompt_key = key("prompt");
-        self.record.session = Some(session);
+        self.record.task.session_id = Some(session);
         self.save().await.map_err(|Closed| draining())?;
         let session = sessions
             .open(&self.by, session)
             .await
             .map_err(|error| problem_of(&error))?;
         let prompt = PromptRequest {
-            blocks: self.record.blocks.clone(),
-            attachments: Vec::new(),
-            queue: false,
             key: Some(prompt_key),
-            trace: None,
-            acp_request: None,
-            serving: None,
-            broadcast: None,
+            ..PromptRequest::new(self.record.blocks.clone())
         };
         let admitted = session
             .prompt(&self.by, prompt, || Ok(()))
             .await
             .map_err(|error| problem_of(&error))?;
-        self.record.prompt = Some(admitted.prompt.prompt_id);
+        let task = &mut self.record.task;
+        task.prompt_id = Some(admitted.prompt.prompt_id);
+        task.budget_enforced = task.token_budget.map(|_| false);
         self.save().await.map_err(|Closed| draining())?;
         Ok((session, admitted.prompt.prompt_id))
     }
@@ -213,20 +210,13 @@ impl Run<'_> {
     /// Whether the idempotency keys of an earlier gateway process may have expired, so that a repetition could run the task
     /// twice.
     fn is_too_old(&self, started: Timestamp) -> bool {
-        started.after(self.tasks.context().limits.idempotency_key_max_age / 2) < self.now()
+        started.after(IDEMPOTENCY_KEY_MAX_AGE / 2) < self.now()
     }
 
     /// Waits for the end of the turn, and cancels it on request, at the deadline, and when the budget is used up.
-    async fn follow(
-        &mut self,
-        session: &SessionHandle,
-        prompt: PromptId,
-    ) -> Result<Outcome, Stopped> {
-        let mut usage = Usage::new(
-            session
-                .log()
-                .reader(Start::After(self.first_seq(session, prompt).await)),
-        );
+    async fn follow(&mut self, session: &SessionHandle, prompt: PromptId) -> Result<(), Stopped> {
+        let start = Start::After(self.first_seq(session, prompt).await);
+        let mut usage = Usage::new(session.log().reader(start));
         let mut reason = None;
         let turn = loop {
             tokio::select! {
@@ -235,14 +225,16 @@ impl Run<'_> {
                     Ok(None) if self.tasks.context().shutdown.is_draining() => return Err(Stopped::Draining),
                     Ok(None) => {}
                     Err(error) if error.problem().retryable => sleep(RETRY_AFTER).await,
-                    Err(error) => return Ok(Outcome::failed(&error.problem(), self.now())),
+                    Err(error) => {
+                        self.record.fail(&error.problem(), self.now());
+                        return Ok(());
+                    }
                 },
                 used = usage.next() => {
-                    if !self.record.usage_seen {
-                        self.record.usage_seen = true;
+                    if self.record.usage_reported() {
                         self.save().await?;
                     }
-                    if reason.is_none() && self.record.token_budget.is_some_and(|budget| used > budget) {
+                    if reason.is_none() && self.record.task.token_budget.is_some_and(|budget| used > budget) {
                         reason = self.cancel(session, prompt, CancelReason::Budget).await;
                     }
                 }
@@ -252,15 +244,13 @@ impl Run<'_> {
             }
         };
         // The turn can end before this loop reads a cancel of the client, in particular after a restart.
-        let reason = reason.or_else(|| {
-            self.open
-                .cancel
-                .is_cancelled()
-                .then_some(CancelReason::Client)
-        });
+        if self.open.cancel.is_cancelled() {
+            reason.get_or_insert(CancelReason::Client);
+        }
         usage.read_to(turn.last_event_id.seq).await;
-        self.record.usage_seen |= turn.usage.is_some() || usage.reported().is_some();
-        Ok(Outcome::of_turn(turn, reason, usage.reported(), self.now()))
+        let now = self.now();
+        self.record.end_turn(turn, reason, usage.reported, now);
+        Ok(())
     }
 
     async fn first_seq(&self, session: &SessionHandle, prompt: PromptId) -> u64 {
@@ -278,7 +268,7 @@ impl Run<'_> {
         match session.cancel(Some(prompt), reason.of_turn(), None).await {
             Ok(_) => Some(reason),
             Err(error) => {
-                tracing::warn!(task = %self.record.id, %error, "could not cancel the turn of a task; trying again");
+                tracing::warn!(task = %self.key.1, %error, "could not cancel the turn of a task; trying again");
                 sleep(RETRY_AFTER).await;
                 None
             }
@@ -289,10 +279,8 @@ impl Run<'_> {
         if self.open.cancel.is_cancelled() {
             return Some(CancelReason::Client);
         }
-        self.record
-            .deadline
-            .filter(|deadline| *deadline <= self.now())
-            .map(|_| CancelReason::Deadline)
+        let deadline = self.record.task.deadline?;
+        (deadline <= self.now()).then_some(CancelReason::Deadline)
     }
 
     async fn until_cancelled(&self) -> CancelReason {
@@ -300,13 +288,10 @@ impl Run<'_> {
             if let Some(reason) = self.cancelled() {
                 return reason;
             }
-            let left = self.record.deadline.map_or(i64::MAX, |deadline| {
-                deadline.as_millis() - self.now().as_millis()
-            });
-            let left =
-                Duration::from_millis(u64::try_from(left).unwrap_or_default()).min(LONGEST_WAIT);
+            let deadline = self.record.task.deadline;
+            let left = deadline.map_or(LONGEST_WAIT, |deadline| deadline.since(self.now()));
             tokio::select! {
-                () = sleep(left) => {}
+                () = sleep(left.min(LONGEST_WAIT)) => {}
                 () = self.open.cancel.cancelled() => {}
             }
         }
@@ -354,7 +339,7 @@ async fn run_queue(tasks: Tasks) {
             prune(&tasks).await;
         }
         for task in tasks.expire() {
-            let id = task.id;
+            let id = task.key.1;
             if let Err(error) = tasks.end_queued(task, CancelReason::Deadline).await {
                 tracing::error!(task = %id, error = &error as &dyn std::error::Error, "could not end a task at its deadline");
                 sleep(RETRY).await;
@@ -383,7 +368,7 @@ async fn prune(tasks: &Tasks) {
         Table::Task,
         tasks.context().ids.now().before(MAX_AGE),
         MAX_ENDED,
-        |task: &TaskRecord| task.outcome.as_ref().map(|outcome| outcome.ended_at),
+        |record: &TaskRecord| record.task.ended_at,
         TaskRecord::delete,
     );
     if let Err(error) = pruned.await {

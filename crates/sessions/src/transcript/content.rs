@@ -1,11 +1,9 @@
 //! Content blocks of a growing message, and decoding of JSON strings for display.
 
-use std::fmt;
-
-use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
 use super::Budget;
+use super::halves::{PAIR, is_pair_at, without_halves};
 use wire::acp::RawObject;
 
 /// The blocks of a message. Consecutive texts are joined. Other blocks stay raw.
@@ -93,15 +91,9 @@ fn cut(text: &str, max: usize) -> usize {
     let mut rest = text;
     loop {
         let at = text.len() - rest.len();
-        let pair = rest.get(..8).is_some_and(|start| {
-            let start = start.to_ascii_lowercase();
-            start.starts_with("\\ud")
-                && matches!(start.as_bytes()[3], b'8'..=b'b')
-                && start.ends_with("\\u")
-        });
         let length = match rest.as_bytes() {
-            [b'\\', b'u', ..] if pair => 12,
-            [b'\\', b'u', ..] => 6,
+            bytes if is_pair_at(bytes) => PAIR,
+            [b'\\', b'u', ..] => PAIR / 2,
             [b'\\', ..] => 2,
             _ => rest.chars().next().map_or(0, char::len_utf8),
         };
@@ -125,8 +117,10 @@ fn plain_text(block: &RawValue) -> Option<&str> {
 /// The text of a text block, as a string in JSON.
 pub fn raw_text(block: &RawValue) -> Option<&RawValue> {
     let block = RawObject::parse(block)?;
-    let text = block.get("text").filter(|text| text.get().starts_with('"'));
-    text.filter(|_| block.text("type").as_deref() == Some("text"))
+    if block.text("type").as_deref() != Some("text") {
+        return None;
+    }
+    block.get("text").filter(|text| text.get().starts_with('"'))
 }
 
 /// The text of a text block for display. Lone surrogates become replacement characters.
@@ -146,34 +140,7 @@ pub fn text(object: &RawObject<'_>, key: &str) -> Option<String> {
 
 /// Decodes a JSON string for display. A lone surrogate becomes one replacement character. `None` if it is not a JSON string.
 pub fn decode(json: &str) -> Option<String> {
-    struct Lossy;
-
-    impl Visitor<'_> for Lossy {
-        type Value = String;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        // For bytes, the parser passes a lone surrogate as three bytes that are not UTF-8.
-        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
-            let mut text = String::with_capacity(bytes.len());
-            let mut invalid = 0;
-            for chunk in bytes.utf8_chunks() {
-                text.push_str(chunk.valid());
-                invalid += chunk.invalid().len();
-                while invalid >= 3 {
-                    text.push(char::REPLACEMENT_CHARACTER);
-                    invalid -= 3;
-                }
-            }
-            Ok(text)
-        }
-    }
-
-    serde_json::Deserializer::from_str(json)
-        .deserialize_bytes(Lossy)
-        .ok()
+    serde_json::from_str(&without_halves(json)).ok()
 }
 
 #[cfg(test)]
@@ -221,10 +188,8 @@ mod tests {
 
     #[test]
     fn split_surrogate_pairs_join_and_lone_ones_pass() {
-        let (high, low) = (
-            r#"{"type":"text","text":"\ud83d"}"#,
-            r#"{"type":"text","text":"\ude00"}"#,
-        );
+        let high = r#"{"type":"text","text":"\ud83d"}"#;
+        let low = r#"{"type":"text","text":"\ude00"}"#;
         assert_eq!(content(&[high, low], &mut Budget::new(100)).text(), "😀");
         let lone = content(&[high], &mut Budget::new(100));
         assert_eq!(lone.text(), "\u{fffd}");

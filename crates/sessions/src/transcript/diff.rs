@@ -146,7 +146,8 @@ mod tests {
         fn every_changed_line_is_shown(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
             let shown = lines(&old, &new);
             let count = |sign| shown.lines().filter(|line| line.starts_with(sign)).count();
-            let (olds, news) = (old.lines().count(), new.lines().count());
+            let olds = old.lines().count();
+            let news = new.lines().count();
             prop_assert_eq!(olds - count('-'), news - count('+'), "omitted lines are common to both texts");
             prop_assert!(olds != 0 || news == count('+'));
         }

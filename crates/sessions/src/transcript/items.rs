@@ -10,15 +10,18 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::Budget;
 use super::content::{Content, decode};
 use super::members::{Members, Null};
-use super::tool_call::ToolCall;
-use base::types::limits::FOLDED_TURN_BYTES;
+use super::tool_call::{Description, ToolCall};
 use base::types::{RequestId, Timestamp};
 use events::api::{
-    ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther,
-    TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal,
+    ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnItemBody, TurnMessage, TurnNotice,
+    TurnOther, TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal,
 };
 use events::event::Payload;
 use wire::acp::{RawObject, update};
+
+/// The size in bytes of the agent's messages in one folded turn, and of all its other items. Further items
+/// are omitted, a longer text is truncated, and the turn is marked as `truncated`.
+const FOLDED_TURN_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
 pub(super) struct Items {
@@ -142,18 +145,6 @@ impl Items {
             update::USER_MESSAGE => self.message(Role::User, object, source),
             update::AGENT_MESSAGE => self.message(Role::Agent, object, source),
             update::AGENT_THOUGHT => self.message(Role::Thought, object, source),
-            update::TOOL_CALL => {
-                self.end_reused_call(object, source);
-                self.tool_call(object, source, |call, null, budget| {
-                    call.update(object, null, budget);
-                });
-            }
-            update::TOOL_CALL_UPDATE => self.tool_call(object, source, |call, null, budget| {
-                call.update(object, null, budget);
-            }),
-            update::TOOL_CALL_CONTENT_CHUNK => self.tool_call(object, source, |call, _, budget| {
-                call.content_chunk(object, budget);
-            }),
             update::TERMINAL_UPDATE | update::TERMINAL_OUTPUT_CHUNK => {
                 self.terminal(object, source);
             }
@@ -171,7 +162,10 @@ impl Items {
             update::NOTICE => self.raw(raw, Body::Notice, source),
             // It is not an item. The status and the end of the turn show the state.
             update::STATE => {}
-            _ => self.raw(raw, |raw| Body::Other(kind.to_owned(), raw), source),
+            _ => match Description::of(kind) {
+                Some(description) => self.tool_call(description, object, source),
+                None => self.raw(raw, |raw| Body::Other(kind.to_owned(), raw), source),
+            },
         }
     }
 
@@ -217,39 +211,27 @@ impl Items {
         }
     }
 
-    /// Folds the `toolCall` of a permission request, which may be the only description of its call.
-    pub(super) fn requested_call(&mut self, object: &RawObject<'_>, source: Source<'_>) {
-        self.end_reused_call(object, source);
-        self.tool_call(object, source, |call, null, budget| {
-            call.ask(object, null, budget);
-        });
-    }
-
-    /// An agent may use the id of a call again after its end. The next update with this id is another item.
-    fn end_reused_call(&mut self, object: &RawObject<'_>, source: Source<'_>) {
+    /// Folds the description of a call. Any description may be the first one of a call.
+    pub(super) fn tool_call(
+        &mut self,
+        description: Description,
+        object: &RawObject<'_>,
+        source: Source<'_>,
+    ) {
         let Some(id) = object.text("toolCallId") else {
             return;
         };
-        let key = Key(source.child(), Kind::ToolCall, id.into());
-        let ended = self.places.get(&key).is_some_and(
-            |at| matches!(&self.list[*at].body, Body::ToolCall(call) if !call.is_open()),
-        );
-        if ended {
-            self.places.remove(&key);
+        if description.begins() {
+            let key = Key(source.child(), Kind::ToolCall, (&*id).into());
+            let known = self.places.get(&key).map(|at| &self.list[*at].body);
+            if matches!(known, Some(Body::ToolCall(call)) if !call.is_open()) {
+                self.places.remove(&key);
+            }
         }
-    }
-
-    /// Changes the call that an update names. Any update may be the first one of a call.
-    fn tool_call(
-        &mut self,
-        object: &RawObject<'_>,
-        source: Source<'_>,
-        change: impl FnOnce(&mut ToolCall, Null, &mut Budget),
-    ) {
         let null = self.null;
-        let item = self.item(Kind::ToolCall, object.text("toolCallId"), source);
+        let item = self.item(Kind::ToolCall, Some(id), source);
         if let Some((Body::ToolCall(call), bytes)) = item {
-            change(call, null, &mut bytes.rest);
+            call.describe(description, object, null, &mut bytes.rest);
         }
     }
 
@@ -436,69 +418,55 @@ impl Body {
 impl Item {
     /// `None` for a message without content: agents often begin a message with an empty chunk.
     fn finish(self, settled: Option<Settled>) -> Option<TurnItem> {
-        let late = self.late;
-        let subagent = self.subagent.map(String::from);
-        Some(match self.body {
+        let body = match self.body {
             Body::Message { content, .. } if content.is_empty() => return None,
             Body::Message {
                 role,
                 message_id,
                 content,
-            } => TurnItem::Message(TurnMessage {
+            } => TurnItemBody::Message(TurnMessage {
                 role,
                 message_id: message_id.map(String::from),
                 content: content.finish(),
-                subagent,
-                late,
             }),
             // A call that began after the end of the turn is not settled by it.
-            Body::ToolCall(call) => {
-                TurnItem::ToolCall(call.finish(settled.filter(|_| !late), subagent, late))
-            }
+            Body::ToolCall(call) if self.late => TurnItemBody::ToolCall(call.finish(None)),
+            Body::ToolCall(call) => TurnItemBody::ToolCall(call.finish(settled)),
             Body::Terminal(mut members, output) => {
                 if let Some(bytes) = output {
                     let output = serde_json::json!({ "data": STANDARD.encode(bytes) });
                     let output = to_raw_value(&output).expect("a JSON value serializes");
                     members.set_uncounted("output", output);
                 }
-                TurnItem::AgentTerminal(TurnTerminal {
+                TurnItemBody::AgentTerminal(TurnTerminal {
                     terminal: members.finish(),
-                    subagent,
-                    late,
                 })
             }
-            Body::Compaction(members, summary) => TurnItem::Compaction(TurnCompaction {
+            Body::Compaction(members, summary) => TurnItemBody::Compaction(TurnCompaction {
                 compaction: members.finish(),
                 summary: summary.finish(),
-                subagent,
-                late,
             }),
-            Body::Subagent(members) => TurnItem::Subagent(TurnSubagent {
+            Body::Subagent(members) => TurnItemBody::Subagent(TurnSubagent {
                 child: members.finish(),
-                subagent,
-                late,
             }),
             Body::SessionMessage(members, content) => {
-                TurnItem::SessionMessage(TurnSessionMessage {
+                TurnItemBody::SessionMessage(TurnSessionMessage {
                     message: members.finish(),
                     content: content.finish(),
-                    subagent,
-                    late,
                 })
             }
-            Body::Notice(notice) => TurnItem::Notice(TurnNotice {
-                notice,
-                subagent,
-                late,
-            }),
-            Body::Other(session_update, update) => TurnItem::Other(TurnOther {
+            Body::Notice(notice) => TurnItemBody::Notice(TurnNotice { notice }),
+            Body::Other(session_update, update) => TurnItemBody::Other(TurnOther {
                 session_update,
                 update,
-                subagent,
-                late,
             }),
-            Body::ContextLost(at) => TurnItem::ContextLost(ContextLost { at }),
-            Body::Request(request) => TurnItem::Request(request),
+            Body::ContextLost(at) => TurnItemBody::ContextLost(ContextLost { at }),
+            Body::Request(request) => TurnItemBody::Request(request),
+        };
+        Some(TurnItem {
+            body,
+            subagent: self.subagent.map(String::from),
+            late: self.late,
         })
     }
 }
@@ -624,7 +592,8 @@ mod tests {
         fn raw(text: &str) -> &RawValue {
             serde_json::from_str(text).unwrap()
         }
-        let (mut output, mut budget) = (None, Budget::new(8));
+        let mut output = None;
+        let mut budget = Budget::new(8);
         append_output(&mut output, raw("\"YQ==\""), &mut budget);
         replace_output(&mut output, raw(r#"{"data":"4oI="}"#), &mut budget);
         append_output(&mut output, raw("\"rA==\""), &mut budget);

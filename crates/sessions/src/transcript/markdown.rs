@@ -11,10 +11,10 @@ use super::content::{array, text, text_of};
 use super::diff::Diff;
 use base::types::text::strip_controls;
 use events::api::{
-    PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnNotice,
-    TurnRequest, TurnSessionMessage, TurnSubagent, TurnToolCall,
+    PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnItemBody, TurnMessage,
+    TurnNotice, TurnRequest, TurnSessionMessage, TurnSubagent, TurnToolCall,
 };
-use wire::acp::{RawObject, stop_reason};
+use wire::acp::{RawObject, selected_option, stop_reason};
 
 pub fn markdown(session: &Session, turns: &[Turn]) -> String {
     let mut page = Page::default();
@@ -76,45 +76,43 @@ impl Page {
     }
 
     fn item(&mut self, item: &TurnItem, prompt: &str, children: &Children) {
-        match item {
-            TurnItem::Message(message) => self.message(message, prompt, children),
-            TurnItem::ToolCall(tool) => self.tool_call(tool, children),
-            TurnItem::AgentTerminal(terminal) => self.terminal(&terminal.terminal),
-            TurnItem::Subagent(subagent) => self.child(&subagent.child),
-            TurnItem::SessionMessage(message) => self.session_message(message, children),
-            TurnItem::Request(request) => self.block(&request_line(request)),
-            TurnItem::Notice(TurnNotice { notice, .. }) => {
+        let child = item.subagent.as_deref().map(|child| children.name(child));
+        match &item.body {
+            TurnItemBody::Message(message) => self.message(message, child, prompt),
+            TurnItemBody::ToolCall(tool) => self.tool_call(tool, child),
+            TurnItemBody::AgentTerminal(terminal) => self.terminal(&terminal.terminal),
+            TurnItemBody::Subagent(subagent) => self.child(&subagent.child),
+            TurnItemBody::SessionMessage(message) => self.session_message(message, children),
+            TurnItemBody::Request(request) => self.block(&request_line(request)),
+            TurnItemBody::Notice(TurnNotice { notice }) => {
                 let title = member(notice, "title").unwrap_or_default();
                 let description = suffix(": ", member(notice, "description"));
                 self.block(&blockquote(&format!("**{title}**{description}")));
             }
-            TurnItem::Compaction(compaction) => {
+            TurnItemBody::Compaction(compaction) => {
                 self.details(
                     "The agent compacted its context",
                     &blocks(&compaction.summary),
                 );
             }
-            TurnItem::ContextLost(_) => {
+            TurnItemBody::ContextLost(_) => {
                 self.block("*The agent lost the context of the conversation and starts anew.*");
             }
             // Unknown updates are only in the JSON form.
-            TurnItem::Other(_) => {}
+            TurnItemBody::Other(_) => {}
         }
     }
 
-    fn message(&mut self, message: &TurnMessage, prompt: &str, children: &Children) {
+    fn message(&mut self, message: &TurnMessage, child: Option<&str>, prompt: &str) {
         let text = blocks(&message.content);
         // A message of a child session is separate from the agent's messages to the user.
-        if let Some(child) = &message.subagent {
+        if let Some(child) = child {
             let verb = match message.role {
                 Role::Agent => "says",
                 Role::Thought => "thinks",
                 Role::User => "is asked",
             };
-            return self.details(
-                &format!("Subagent {} {verb}", element(children.name(child))),
-                &text,
-            );
+            return self.details(&format!("Subagent {} {verb}", element(child)), &text);
         }
         match message.role {
             Role::Agent => self.block(&close_code_fence(&text)),
@@ -132,9 +130,7 @@ impl Page {
         let description = suffix(": ", member(child, "description").map(|text| inline(&text)));
         let state =
             RawObject::parse(child).and_then(|child| text(&child.object("state")?, "state"));
-        let state = state
-            .map(|state| format!(" ({})", inline(&state)))
-            .unwrap_or_default();
+        let state = suffix(" ", state.map(|state| format!("({})", inline(&state))));
         self.block(&format!(
             "- **subagent** {}{description}{state}",
             inline(&title)
@@ -153,7 +149,7 @@ impl Page {
         self.details(&format!("Message{from}{to}"), &blocks(&message.content));
     }
 
-    fn tool_call(&mut self, tool: &TurnToolCall, children: &Children) {
+    fn tool_call(&mut self, tool: &TurnToolCall, child: Option<&str>) {
         let Some(call) = &RawObject::parse(&tool.tool_call) else {
             return;
         };
@@ -166,12 +162,7 @@ impl Page {
             Some(Settled::Unfinished) => "unfinished".to_owned(),
             None => text(call, "status").unwrap_or_else(|| "pending".to_owned()),
         };
-        let by = suffix(
-            ", by ",
-            tool.subagent
-                .as_deref()
-                .map(|child| inline(children.name(child))),
-        );
+        let by = suffix(", by ", child.map(inline));
         self.block(&format!(
             "- **{}** {} ({}){by}",
             inline(&kind),
@@ -269,7 +260,7 @@ struct Children(HashMap<String, String>);
 impl Children {
     fn of(items: &[TurnItem]) -> Self {
         let named = items.iter().filter_map(|item| {
-            let TurnItem::Subagent(TurnSubagent { child, .. }) = item else {
+            let TurnItemBody::Subagent(TurnSubagent { child }) = &item.body else {
                 return None;
             };
             let id = member(child, "sessionId")?;
@@ -346,10 +337,7 @@ fn resolution_text(resolution: Resolution) -> &'static str {
 }
 
 fn chosen_option(request: &TurnRequest, result: &RawValue) -> Option<String> {
-    let id = RawObject::parse(result)?
-        .object("outcome")?
-        .text("optionId")?
-        .into_owned();
+    let id = selected_option(result)?.into_owned();
     let mut options = array(request.options.as_deref()?)
         .into_iter()
         .filter_map(RawObject::parse);

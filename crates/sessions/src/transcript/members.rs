@@ -83,7 +83,8 @@ impl Members {
 
 /// Applies a patch to an object key by key: null removes a key. `None` if one of the two is not an object.
 fn patched(old: &RawValue, patch: &RawValue) -> Option<Box<RawValue>> {
-    let (old, patch) = (RawObject::parse(old)?, RawObject::parse(patch)?);
+    let old = RawObject::parse(old)?;
+    let patch = RawObject::parse(patch)?;
     let kept = old.iter().filter(|(key, _)| patch.get(key).is_none());
     let new = patch.iter().filter(|(_, value)| value.get() != "null");
     let owned = |(key, value): (&str, &RawValue)| (key.to_owned(), value.to_owned());
@@ -111,7 +112,8 @@ mod tests {
 
     #[test]
     fn null_keeps_member() {
-        let (mut members, mut budget) = (Members::default(), Budget::new(1000));
+        let mut members = Members::default();
+        let mut budget = Budget::new(1000);
         merge(
             &mut members,
             r#"{"sessionUpdate":"x","a":1.10,"b":[1,2],"n":null,"summary":1}"#,
@@ -131,7 +133,8 @@ mod tests {
 
     #[test]
     fn null_clears_member() {
-        let (mut members, mut budget) = (Members::default(), Budget::new(20));
+        let mut members = Members::default();
+        let mut budget = Budget::new(20);
         for text in [
             r#"{"a":"12345","b":1,"c":null}"#,
             r#"{"a":null,"c":null}"#,
@@ -151,7 +154,8 @@ mod tests {
 
     #[test]
     fn meta_is_patched_by_key_when_null_clears() {
-        let (mut members, mut budget) = (Members::default(), Budget::new(100));
+        let mut members = Members::default();
+        let mut budget = Budget::new(100);
         let mut patch = |text: &str| {
             let object = RawObject::parse(serde_json::from_str(text).unwrap()).unwrap();
             members.merge(&object, &["content"], Null::Clears, &mut budget);
@@ -166,7 +170,8 @@ mod tests {
 
     #[test]
     fn oversized_member_keeps_old_value() {
-        let (mut members, mut budget) = (Members::default(), Budget::new(8));
+        let mut members = Members::default();
+        let mut budget = Budget::new(8);
         merge(&mut members, r#"{"a":"12345"}"#, &mut budget);
         merge(&mut members, r#"{"a":"123456789"}"#, &mut budget);
         merge(&mut members, r#"{"b":1}"#, &mut budget);

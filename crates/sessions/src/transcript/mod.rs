@@ -5,10 +5,11 @@
 //! session's actor.
 //!
 //! Reading order: `session_fold`, `turn_fold` and `output_fold` (the folds), `items`, `plans`, `tool_call`,
-//! `content` and `members` (their parts), `diff` and `markdown` (export).
+//! `content`, `halves` and `members` (their parts), `diff` and `markdown` (export).
 
 mod content;
 mod diff;
+pub(crate) mod halves;
 mod items;
 mod markdown;
 mod members;
@@ -20,13 +21,20 @@ mod turn_fold;
 
 pub use content::{array, decode, raw_text, text, text_of};
 pub use diff::Diff;
+pub use halves::replace_halves;
 pub use markdown::markdown;
 pub use members::Null;
 pub use output_fold::OutputFold;
 pub use plans::Plans;
+pub(crate) use session_fold::SUBAGENT_ID_BYTES;
 pub use session_fold::SessionFold;
-pub use tool_call::ToolCall;
+pub use tool_call::{Description, ToolCall};
 pub use turn_fold::TurnFold;
+
+/// The size in bytes of one raw member (modes, options, commands, a plan) in a session's snapshot. The
+/// snapshot omits a larger member, and the log still contains it. The value is a constant, so that folding
+/// the same events always yields the same snapshot.
+pub(crate) const FOLDED_MEMBER_BYTES: usize = 1 << 20;
 
 /// The bytes that a fold may still add. Members that do not fit are omitted, and the turn is marked as
 /// truncated.

@@ -3,8 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use base::types::limits::{FOLDED_MEMBER_BYTES, FOLDED_PLANS};
+use super::FOLDED_MEMBER_BYTES;
 use wire::acp::{RawObject, update};
+
+/// The number of plans that a session's snapshot remembers by id. Beyond it, the least recently changed plan
+/// is evicted.
+const FOLDED_PLANS: usize = 16;
 
 /// The plans, in the order of their last change.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

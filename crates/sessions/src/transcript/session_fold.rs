@@ -3,15 +3,22 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Budget;
 use super::members::{Members, Null};
 use super::plans::{Change, Plans};
-use base::types::limits::{
-    FOLDED_MEMBER_BYTES, FOLDED_SUBAGENT_BYTES, FOLDED_SUBAGENTS, SUBAGENT_ID_BYTES, TITLE_BYTES,
-};
+use super::{Budget, FOLDED_MEMBER_BYTES};
 use events::api::TitleBy;
 use events::event::{ChangedMembers, EventRef};
 use wire::acp::{RawObject, update, with_member};
+
+/// The size in bytes of the agent's id of a subagent. Updates with a longer id are ignored.
+pub(crate) const SUBAGENT_ID_BYTES: usize = 1024;
+/// The number of subagents in a session's snapshot. Beyond it, the least recently updated subagent is
+/// evicted.
+const FOLDED_SUBAGENTS: usize = 64;
+/// The size in bytes of one subagent in a snapshot. Members beyond it are omitted.
+const FOLDED_SUBAGENT_BYTES: usize = 16 << 10;
+/// The size in bytes of a title. A longer title is truncated.
+const TITLE_BYTES: usize = 2048;
 
 /// The length of the title that a session takes from its first prompt, in characters.
 const MAX_PROMPT_TITLE: usize = 60;
@@ -548,7 +555,8 @@ mod tests {
         #[test]
         fn save_and_load_preserves_fold(events in events(), at in any::<prop::sample::Index>()) {
             let cut = at.index(events.len() + 1) as u64;
-            let (mut straight, mut restarted) = (SessionFold::default(), SessionFold::default());
+            let mut straight = SessionFold::default();
+            let mut restarted = SessionFold::default();
             for (n, (kind, members)) in (0..).zip(&events) {
                 if n == cut {
                     restarted = serde_json::from_str(&record(&restarted)).unwrap();

@@ -7,12 +7,11 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::Budget;
 use super::content::{array, text};
 use super::members::{Members, Null};
-use base::types::limits::FOLDED_MEMBER_BYTES;
+use super::{Budget, FOLDED_MEMBER_BYTES};
 use events::api::{CommandOutput, Settled, TerminalExit, TurnToolCall};
-use wire::acp::RawObject;
+use wire::acp::{RawObject, update};
 
 /// The members of `_meta` with the output of commands.
 const META_KEYS: [&str; 4] = [
@@ -21,6 +20,36 @@ const META_KEYS: [&str; 4] = [
     "terminal_output_delta",
     "terminal_exit",
 ];
+
+/// What describes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Description {
+    /// A `tool_call`: the call begins.
+    Begun,
+    /// A `tool_call_update`.
+    Updated,
+    /// A `tool_call_content_chunk` of ACP v2: one more item of the content.
+    Appended,
+    /// The `toolCall` of a permission request, which may be the only description. The call is not permitted yet.
+    Requested,
+}
+
+impl Description {
+    /// `None` if an update of this kind does not describe a call.
+    pub fn of(update: &str) -> Option<Self> {
+        match update {
+            update::TOOL_CALL => Some(Self::Begun),
+            update::TOOL_CALL_UPDATE => Some(Self::Updated),
+            update::TOOL_CALL_CONTENT_CHUNK => Some(Self::Appended),
+            _ => None,
+        }
+    }
+
+    /// Whether the id of an ended call names another call. An agent may use an id again.
+    pub fn begins(self) -> bool {
+        matches!(self, Self::Begun | Self::Requested)
+    }
+}
 
 #[derive(Debug, Default)]
 pub struct ToolCall {
@@ -57,15 +86,24 @@ impl ToolCall {
         self.get("status").is_none_or(is_open)
     }
 
-    /// Folds a `tool_call` or a `tool_call_update`.
-    pub fn update(&mut self, object: &RawObject<'_>, null: Null, budget: &mut Budget) {
-        self.merge(object, &[], null, budget);
+    pub fn describe(
+        &mut self,
+        description: Description,
+        object: &RawObject<'_>,
+        null: Null,
+        budget: &mut Budget,
+    ) {
+        match description {
+            Description::Begun | Description::Updated => self.merge(object, &[], null, budget),
+            Description::Appended => self.append(object, budget),
+            Description::Requested => self.request(object, null, budget),
+        }
     }
 
-    /// Folds the `toolCall` of a permission request. A person approves what the request says: a title or an
-    /// input that it does not repeat is that of something else if the other one differs. A call that waits
-    /// for a permission has not ended.
-    pub fn ask(&mut self, object: &RawObject<'_>, null: Null, budget: &mut Budget) {
+    /// Folds the call of a permission request. A person approves what the request says. If the request has another title or
+    /// another input than the call, it describes something else: the one of the two that it omits is cleared. A call that
+    /// waits for a permission has not ended.
+    fn request(&mut self, object: &RawObject<'_>, null: Null, budget: &mut Budget) {
         let new = |key| object.get(key).filter(|raw| raw.get() != "null");
         let differs = |key| {
             // Agents begin a call before they know its input.
@@ -107,8 +145,7 @@ impl ToolCall {
         }
     }
 
-    /// Folds a `tool_call_content_chunk` of ACP v2: one more item of the content.
-    pub fn content_chunk(&mut self, object: &RawObject<'_>, budget: &mut Budget) {
+    fn append(&mut self, object: &RawObject<'_>, budget: &mut Budget) {
         // The `_meta` of a chunk describes the chunk, not the call.
         self.members
             .merge(object, &["content", "_meta"], Null::Keeps, budget);
@@ -174,13 +211,8 @@ impl ToolCall {
 
     /// Returns the final call. If the call is still open at the end of its turn, its status becomes `failed`,
     /// with the reason in `settled`.
-    pub(super) fn finish(
-        mut self,
-        settled: Option<Settled>,
-        subagent: Option<String>,
-        late: bool,
-    ) -> TurnToolCall {
-        let settled = settled.filter(|_| self.is_open());
+    pub(super) fn finish(mut self, settled: Option<Settled>) -> TurnToolCall {
+        let settled = if self.is_open() { settled } else { None };
         if settled.is_some() {
             let failed =
                 RawValue::from_string("\"failed\"".to_owned()).expect("a JSON string is valid");
@@ -195,8 +227,6 @@ impl ToolCall {
             tool_call: self.members.finish(),
             settled,
             commands: self.commands,
-            subagent,
-            late,
         }
     }
 }
@@ -235,7 +265,8 @@ mod tests {
 
     #[test]
     fn output_chunks_are_joined_for_each_terminal() {
-        let (mut commands, mut budget) = (ToolCall::default(), Budget::new(10_000));
+        let mut commands = ToolCall::default();
+        let mut budget = Budget::new(10_000);
         for meta in [
             r#"{"terminal_info":{"terminal_id":"a","cwd":"/w"},"other":{"terminal_id":"c","data":"no"}}"#,
             r#"{"terminal_output_delta":{"terminal_id":"a","data":"one\n"}}"#,
@@ -268,8 +299,8 @@ mod tests {
 
     #[test]
     fn long_output_keeps_its_end() {
-        let (mut commands, mut budget) =
-            (ToolCall::default(), Budget::new(4 * FOLDED_MEMBER_BYTES));
+        let mut commands = ToolCall::default();
+        let mut budget = Budget::new(4 * FOLDED_MEMBER_BYTES);
         let chunk = "é".repeat(FOLDED_MEMBER_BYTES / 4);
         for last in ["", "", "", "end"] {
             let meta =
@@ -287,10 +318,8 @@ mod tests {
 
     #[test]
     fn output_beyond_the_budget_is_omitted() {
-        let (mut commands, mut budget) = (
-            ToolCall::default(),
-            Budget::new(size_of::<CommandOutput>() + 4),
-        );
+        let mut commands = ToolCall::default();
+        let mut budget = Budget::new(size_of::<CommandOutput>() + 4);
         update(
             &mut commands,
             r#"{"terminal_output":{"terminal_id":"a","data":"123"}}"#,
@@ -320,14 +349,15 @@ mod tests {
 
     #[test]
     fn chunks_follow_last_complete_content() {
-        let (mut call, mut budget) = (ToolCall::default(), Budget::new(1000));
+        let mut call = ToolCall::default();
+        let mut budget = Budget::new(1000);
         let object = |text| RawObject::parse(serde_json::from_str(text).unwrap()).unwrap();
-        call.content_chunk(&object(r#"{"content":1}"#), &mut budget);
-        call.update(&object(r#"{"content":[2]}"#), Null::Keeps, &mut budget);
-        call.content_chunk(&object(r#"{"content":1.10}"#), &mut budget);
+        call.append(&object(r#"{"content":1}"#), &mut budget);
+        call.merge(&object(r#"{"content":[2]}"#), &[], Null::Keeps, &mut budget);
+        call.append(&object(r#"{"content":1.10}"#), &mut budget);
         let shown: Vec<&str> = call.content().map(RawValue::get).collect();
         assert_eq!(shown, ["2", "1.10"]);
-        let call = call.finish(None, None, false).tool_call;
+        let call = call.finish(None).tool_call;
         assert_eq!(call.get(), r#"{"content":[2,1.10]}"#);
     }
 
@@ -341,9 +371,10 @@ mod tests {
         ] {
             let text = format!(r#"{{"status":"{status}"}}"#);
             let object = RawObject::parse(serde_json::from_str(&text).unwrap()).unwrap();
-            let (mut updated, mut asked) = (ToolCall::default(), ToolCall::default());
-            updated.update(&object, Null::Keeps, &mut Budget::new(1000));
-            asked.ask(&object, Null::Keeps, &mut Budget::new(1000));
+            let mut updated = ToolCall::default();
+            let mut asked = ToolCall::default();
+            updated.merge(&object, &[], Null::Keeps, &mut Budget::new(1000));
+            asked.request(&object, Null::Keeps, &mut Budget::new(1000));
             assert_eq!(
                 (updated.is_open(), asked.is_open()),
                 (is_open, true),

@@ -2,9 +2,10 @@
 
 use serde_json::value::RawValue;
 
+use super::FOLDED_MEMBER_BYTES;
 use super::items::{Items, Source};
 use super::plans::{Change, Plans};
-use base::types::limits::FOLDED_MEMBER_BYTES;
+use super::tool_call::Description;
 use base::types::{PromptId, Timestamp};
 use events::api::{PromptStatus, Settled, Turn, TurnRequest};
 use events::event::{EventRef, Payload};
@@ -102,8 +103,6 @@ impl TurnFold {
         }
     }
 
-    /// Folds a request. The tool call of a permission request may be its only description, so it is folded
-    /// like an update.
     fn requested(&mut self, created_at: Timestamp, event: &Payload<'_>) {
         let (Some(request_id), Some(method)) = (event.request_id, &event.method) else {
             return;
@@ -135,7 +134,7 @@ impl TurnFold {
                     subagent: event.subagent.as_deref(),
                     late: false,
                 };
-                self.items.requested_call(&call, source);
+                self.items.tool_call(Description::Requested, &call, source);
                 request.tool_call_id = call.text("toolCallId").map(Into::into);
             }
             request.options = params.get("options").map(ToOwned::to_owned);

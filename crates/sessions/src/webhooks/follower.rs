@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, sleep};
 
-use super::delivery::{self, Delivery, FollowerPosition, Webhook, event_body};
+use super::delivery::{DeliveryRecord, WebhookRecord, event_body};
 use super::handle::{OpenError, WebhookOptions, Webhooks};
 use super::sender;
 
+use crate::limits::Limits;
 use base::shutdown::Shutdown;
-use base::types::{Ids, Limits, SessionId, Tenant};
-use events::event::EventRef;
-use log::eventlog::{Closed, EventLog, GlobalScope, Item, ReadError, Reader, Records, Run, Start};
+use base::types::{Epoch, Ids, Tenant};
+use log::eventlog::{
+    Closed, EventLog, GlobalScope, Item, ReadError, Reader, Records, Run, Start, from_json,
+    tenant_prefix, to_json,
+};
+use log::store::Table;
 
 const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 const READ_RETRY: Duration = Duration::from_secs(5);
@@ -25,15 +30,10 @@ enum FollowError {
     Closed(#[from] Closed),
 }
 
-/// Runs until the drain, or until the tenant has no webhook.
-pub(super) async fn run(webhooks: Webhooks, tenant: Tenant) {
-    let shutdown = webhooks.0.shutdown.clone();
+/// Runs until the tenant has no webhook.
+async fn run(webhooks: Webhooks, tenant: Tenant) {
     loop {
-        let ended = tokio::select! {
-            ended = follow(&webhooks, &tenant) => ended,
-            () = shutdown.drain_started() => return,
-        };
-        match ended {
+        match follow(&webhooks, &tenant).await {
             Ok(()) | Err(FollowError::Closed(_)) => return,
             Err(FollowError::Read(error)) => {
                 tracing::error!(
@@ -42,10 +42,7 @@ pub(super) async fn run(webhooks: Webhooks, tenant: Tenant) {
                 );
             }
         }
-        tokio::select! {
-            () = sleep(READ_RETRY) => {}
-            () = shutdown.drain_started() => return,
-        }
+        sleep(READ_RETRY).await;
     }
 }
 
@@ -66,11 +63,18 @@ async fn follow(webhooks: &Webhooks, tenant: &Tenant) -> Result<(), FollowError>
     Ok(())
 }
 
+/// The position after the last event whose deliveries are stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct FollowerPosition {
+    epoch: Epoch,
+    pos: u64,
+}
+
 struct Follower<'a> {
     webhooks: &'a Webhooks,
     tenant: &'a Tenant,
     reader: Reader,
-    selected: Vec<Webhook>,
+    selected: Vec<WebhookRecord>,
     saved_pos: u64,
 }
 
@@ -79,14 +83,14 @@ impl<'a> Follower<'a> {
     async fn open(webhooks: &'a Webhooks, tenant: &'a Tenant) -> Result<Self, FollowError> {
         let log = &webhooks.0.log;
         let selected = webhooks.list(tenant);
-        let created = selected
-            .iter()
-            .map(|webhook| webhook.after_pos)
-            .min()
-            .unwrap_or_default();
+        let created = selected.iter().map(|record| record.after_pos).min();
         // The event at a webhook's position can be committed and not yet published.
-        let created = created.min(log.position().pos);
-        let start = match delivery::get_position(log, tenant).await? {
+        let created = created.unwrap_or_default().min(log.position().pos);
+        let stored = log
+            .get(Table::WebhookPosition, tenant_prefix(tenant))
+            .await?
+            .and_then(|value| from_json::<FollowerPosition>(&value));
+        let start = match stored {
             Some(stored) if stored.epoch == log.epoch() => Start::After(stored.pos.max(created)),
             // The log was restored from a copy: its later events are other ones.
             Some(_) => Start::Tail,
@@ -122,17 +126,29 @@ impl<'a> Follower<'a> {
     }
 
     async fn deliver(&mut self, run: &Run) -> Result<(), FollowError> {
-        let (mut created, mut bytes) = (Vec::new(), 0);
+        let ids = &self.webhooks.0.ids;
+        let mut created = Vec::new();
+        let mut bytes = 0;
         for event in run.events() {
             let pos = run.pos(event.seq());
-            for webhook in self
+            for WebhookRecord { webhook, .. } in self
                 .selected
                 .iter()
-                .filter(|webhook| webhook.selects(event.kind(), pos))
+                .filter(|record| pos > record.after_pos && record.selects(event.kind()))
             {
-                let delivery = self.delivery(webhook, &event, run.session);
-                bytes += delivery.body.len();
-                created.push(delivery);
+                let id = Some(webhook.webhook_id);
+                let url = webhook.url.clone();
+                let session = run.session;
+                let body = event_body(&event, session, ids.now());
+                bytes += body.len();
+                created.push(DeliveryRecord::new(
+                    ids,
+                    id,
+                    url,
+                    event.kind(),
+                    Some(session),
+                    body,
+                ));
             }
             if bytes > MAX_COMMIT_BYTES {
                 self.store(std::mem::take(&mut created), pos).await?;
@@ -145,14 +161,11 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    fn delivery(&self, webhook: &Webhook, event: &EventRef<'_>, session: SessionId) -> Delivery {
-        let ids = &self.webhooks.0.ids;
-        let now = ids.now();
-        let message = (event.kind(), Some(session), event_body(event, session, now));
-        Delivery::new(ids.uuid(), (Some(webhook.id), &webhook.url), message, now)
-    }
-
-    async fn store(&mut self, deliveries: Vec<Delivery>, pos: u64) -> Result<(), FollowError> {
+    async fn store(
+        &mut self,
+        deliveries: Vec<DeliveryRecord>,
+        pos: u64,
+    ) -> Result<(), FollowError> {
         self.webhooks.room().await;
         let records = self.position(pos);
         Ok(self
@@ -163,11 +176,12 @@ impl<'a> Follower<'a> {
 
     fn position(&mut self, pos: u64) -> Records {
         self.saved_pos = pos;
-        let position = FollowerPosition {
-            epoch: self.webhooks.0.log.epoch(),
-            pos,
-        };
-        delivery::put_position(self.tenant, &position)
+        let epoch = self.webhooks.0.log.epoch();
+        Records::default().put(
+            Table::WebhookPosition,
+            tenant_prefix(self.tenant),
+            to_json(&FollowerPosition { epoch, pos }),
+        )
     }
 
     async fn save(&mut self) -> Result<(), FollowError> {
@@ -190,21 +204,21 @@ pub async fn start(
     let webhooks = Webhooks::read(options, log, ids, limits, shutdown).await?;
     if webhooks.0.outgoing.is_some() {
         shutdown.spawn(sender::run(webhooks.clone()));
-        shutdown.spawn(start_followers(webhooks.clone(), shutdown.clone()));
+        shutdown.spawn_until_drain(start_followers(webhooks.clone()));
     }
     Ok(webhooks)
 }
 
-async fn start_followers(webhooks: Webhooks, shutdown: Shutdown) {
+async fn start_followers(webhooks: Webhooks) {
+    let shutdown = &webhooks.0.shutdown;
     let mut changes = webhooks.0.version.subscribe();
     loop {
         changes.mark_unchanged();
         for tenant in webhooks.begin_followers() {
-            shutdown.spawn(run(webhooks.clone(), tenant));
+            shutdown.spawn_until_drain(run(webhooks.clone(), tenant));
         }
-        tokio::select! {
-            () = shutdown.drain_started() => return,
-            _ = changes.changed() => {}
+        if changes.changed().await.is_err() {
+            return;
         }
     }
 }

@@ -8,14 +8,22 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
-use super::delivery::{self, Delivery, DeliveryState, EVENT_TYPES, TASK_ENDED, Webhook, task_body};
+use super::delivery::{DeliveryRecord, WebhookRecord, delivery_key, get_delivery, task_body};
 use super::target::{self, MasterSecret, TargetError};
 
+use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{HostPattern, Ids, Limits, ProxyVariables, SessionId, Tenant, Timestamp};
-use log::eventlog::{Closed, EventLog, ReadError, RecordPages, Records, Selected};
+use base::types::{Ids, Tenant, Timestamp};
+use events::api::{Task, Webhook, WebhookDelivery};
+use events::event::{TASK_ENDED, webhook_types};
+use log::eventlog::{
+    Closed, EventLog, ReadError, RecordPages, Records, Selected, from_json, tenant_key,
+    tenant_prefix,
+};
 use log::store::Table;
-use outgoing::{AddressRule, Client, ClientOptions, TlsError, is_public};
+use outgoing::{
+    AddressRule, Client, ClientOptions, HostPattern, ProxyVariables, TlsError, is_public,
+};
 
 const MAX_WEBHOOKS: usize = 64;
 /// The number of deliveries that wait or are repeated. Beyond it, the followers wait: the log keeps the events.
@@ -49,7 +57,7 @@ pub enum CreateError {
     Disabled,
     #[error(transparent)]
     Url(#[from] TargetError),
-    #[error("expected at least one event type, each once, of: {}", EVENT_TYPES.join(", "))]
+    #[error("expected at least one event type, each once, of: {}", webhook_types().join(", "))]
     Events,
     #[error("too many webhooks (limit {MAX_WEBHOOKS}): delete one first")]
     TooMany,
@@ -97,7 +105,7 @@ pub(super) struct Outgoing {
 
 #[derive(Default)]
 struct State {
-    webhooks: BTreeMap<(Tenant, Uuid), Webhook>,
+    webhooks: BTreeMap<(Tenant, Uuid), WebhookRecord>,
     followed: BTreeSet<Tenant>,
     pending: BTreeMap<Uuid, Pending>,
 }
@@ -107,14 +115,6 @@ pub(super) enum Receiver {
     Webhook(Uuid),
     /// The host of a URL that a client named for one task.
     Callback(String),
-}
-
-pub struct TaskReport<'a> {
-    pub tenant: &'a Tenant,
-    pub callback: Option<&'a str>,
-    pub session: Option<SessionId>,
-    pub task: Uuid,
-    pub data: &'a str,
 }
 
 #[derive(Clone)]
@@ -129,15 +129,6 @@ impl State {
     /// Whether a delivery may be sent: its webhook exists, or it belongs to a task.
     fn accepts(&self, tenant: &Tenant, webhook: Option<Uuid>) -> bool {
         webhook.is_none_or(|webhook| self.webhooks.contains_key(&(tenant.clone(), webhook)))
-    }
-}
-
-impl Pending {
-    fn webhook(&self) -> Option<Uuid> {
-        match self.receiver {
-            Receiver::Webhook(webhook) => Some(webhook),
-            Receiver::Callback(_) => None,
-        }
     }
 }
 
@@ -156,18 +147,18 @@ impl Webhooks {
         };
         let mut state = State::default();
         let mut pages = RecordPages::of(&log, Table::Webhook);
-        while let Some(page) = pages.next::<Webhook>().await? {
-            state.webhooks.extend(
-                page.into_iter()
-                    .map(|(tenant, webhook)| ((tenant, webhook.id), webhook)),
-            );
+        while let Some(page) = pages.next::<WebhookRecord>().await? {
+            for (tenant, record) in page {
+                let key = (tenant, record.webhook.webhook_id);
+                state.webhooks.insert(key, record);
+            }
         }
         let mut pages = RecordPages::of(&log, Table::WebhookDelivery);
-        while let Some(page) = pages.next::<Delivery>().await? {
-            state.pending.extend(
-                page.iter()
-                    .filter_map(|(tenant, delivery)| pending(tenant, delivery)),
-            );
+        while let Some(page) = pages.next::<DeliveryRecord>().await? {
+            let waiting = page
+                .iter()
+                .filter_map(|(tenant, record)| pending(tenant, &record.delivery));
+            state.pending.extend(waiting);
         }
         Ok(Self(Arc::new(Inner {
             log,
@@ -189,45 +180,40 @@ impl Webhooks {
         url: &str,
         events: Vec<String>,
     ) -> Result<Webhook, CreateError> {
-        if self.0.outgoing.is_none() {
-            return Err(CreateError::Disabled);
-        }
-        target::check(url, &self.0.allowed_hosts)?;
+        self.check_callback(url)?;
+        let known = webhook_types();
         let distinct: BTreeSet<_> = events.iter().collect();
         if events.is_empty()
             || distinct.len() != events.len()
-            || !events.iter().all(|event| EVENT_TYPES.contains(&&**event))
+            || !events.iter().all(|event| known.contains(&event.as_str()))
         {
             return Err(CreateError::Events);
         }
         let webhook = Webhook {
-            id: self.0.ids.uuid(),
+            webhook_id: self.0.ids.uuid(),
             url: url.to_owned(),
             events,
             created_at: self.0.ids.now(),
-            after_pos: self.0.log.committed_position(),
             gone: false,
+        };
+        let key = (tenant.clone(), webhook.webhook_id);
+        let record = WebhookRecord {
+            webhook,
+            after_pos: self.0.log.committed_position(),
         };
         {
             let mut state = self.state();
             if state.webhooks.keys().filter(|(of, _)| of == tenant).count() >= MAX_WEBHOOKS {
                 return Err(CreateError::TooMany);
             }
-            state
-                .webhooks
-                .insert((tenant.clone(), webhook.id), webhook.clone());
+            state.webhooks.insert(key.clone(), record.clone());
         }
-        let stored = self
-            .0
-            .log
-            .write(delivery::put_webhook(Records::default(), tenant, &webhook))
-            .await;
-        if let Err(error) = stored {
-            self.state().webhooks.remove(&(tenant.clone(), webhook.id));
+        if let Err(error) = self.0.log.write(record.put(tenant)).await {
+            self.state().webhooks.remove(&key);
             return Err(error.into());
         }
         self.0.version.send_modify(|version| *version += 1);
-        Ok(webhook)
+        Ok(record.webhook)
     }
 
     pub fn check_callback(&self, url: &str) -> Result<(), CreateError> {
@@ -242,71 +228,59 @@ impl Webhooks {
     /// many deliveries wait: a task adds few, and a receiver must not delay tasks.
     pub async fn commit_task_end(
         &self,
-        report: TaskReport<'_>,
+        tenant: &Tenant,
+        task: &Task,
+        callback: Option<&str>,
         records: Records,
     ) -> Result<(), Closed> {
-        let deliveries = self.task_deliveries(&report);
-        self.store_deliveries(report.tenant, &deliveries, records)
-            .await
-    }
-
-    fn task_deliveries(&self, report: &TaskReport<'_>) -> Vec<Delivery> {
-        let selected = self
-            .list(report.tenant)
+        let mut receivers = Vec::new();
+        for record in self.list(tenant) {
+            if record.selects(TASK_ENDED) {
+                receivers.push((Some(record.webhook.webhook_id), record.webhook.url));
+            }
+        }
+        if let Some(url) = callback
+            && self.0.outgoing.is_some()
+        {
+            receivers.push((None, url.to_owned()));
+        }
+        let ids = &self.0.ids;
+        let body = task_body(task, ids.now());
+        let deliveries: Vec<_> = receivers
             .into_iter()
-            .filter(Webhook::selects_tasks);
-        let selected = selected.map(|webhook| (Some(webhook.id), webhook.url));
-        let callback = report
-            .callback
-            .filter(|_| self.0.outgoing.is_some())
-            .map(|url| (None, url.to_owned()));
-        let now = self.0.ids.now();
-        let delivery = |(webhook, url): (Option<Uuid>, String)| {
-            let message = (
-                TASK_ENDED,
-                report.session,
-                task_body(report.task, report.data, now),
-            );
-            Delivery::new(self.0.ids.uuid(), (webhook, &url), message, now)
-        };
-        selected.chain(callback).map(delivery).collect()
+            .map(|(webhook, url)| {
+                DeliveryRecord::new(ids, webhook, url, TASK_ENDED, task.session_id, body.clone())
+            })
+            .collect();
+        self.store_deliveries(tenant, &deliveries, records).await
     }
 
     /// Deletes a webhook with its waiting deliveries. Returns false if the tenant has no such webhook.
     pub async fn delete(&self, tenant: &Tenant, id: Uuid) -> Result<bool, Closed> {
-        let (known, waiting) = {
+        let mut records =
+            Records::default().delete(Table::Webhook, tenant_key(tenant, id.as_u128()));
+        {
             let mut state = self.state();
-            let known = state.webhooks.remove(&(tenant.clone(), id)).is_some();
+            if state.webhooks.remove(&(tenant.clone(), id)).is_none() {
+                return Ok(false);
+            }
             let waiting = state.pending.extract_if(.., |_, pending| {
                 pending.receiver == Receiver::Webhook(id) && pending.tenant == *tenant
             });
-            (
-                known,
-                waiting.map(|(delivery, _)| delivery).collect::<Vec<_>>(),
-            )
-        };
-        if !known {
-            return Ok(false);
+            for (delivery, _) in waiting {
+                records = records.delete(Table::WebhookDelivery, delivery_key(tenant, delivery));
+            }
         }
         self.0.pending_removed.notify_waiters();
         self.0.version.send_modify(|version| *version += 1);
-        let records = delivery::delete_webhook(Records::default(), tenant, id);
-        let delete = |records, delivery| delivery::delete_delivery(records, tenant, delivery);
-        self.0
-            .log
-            .write(waiting.into_iter().fold(records, delete))
-            .await?;
+        self.0.log.write(records).await?;
         Ok(true)
     }
 
-    pub fn list(&self, tenant: &Tenant) -> Vec<Webhook> {
+    pub fn list(&self, tenant: &Tenant) -> Vec<WebhookRecord> {
         let state = self.state();
-        state
-            .webhooks
-            .iter()
-            .filter(|((of, _), _)| of == tenant)
-            .map(|(_, webhook)| webhook.clone())
-            .collect()
+        let of_tenant = state.webhooks.iter().filter(|((of, _), _)| of == tenant);
+        of_tenant.map(|(_, record)| record.clone()).collect()
     }
 
     /// The text of the secret that signs the deliveries of a tenant. `None` if webhooks are disabled.
@@ -322,32 +296,38 @@ impl Webhooks {
         tenant: &Tenant,
         before: Option<Uuid>,
         limit: usize,
-    ) -> Result<Selected<Delivery>, ReadError> {
-        delivery::deliveries(&self.0.log, tenant, before, limit).await
+    ) -> Result<Selected<WebhookDelivery>, ReadError> {
+        RecordPages::below(&self.0.log, Table::WebhookDelivery, tenant_prefix(tenant))
+            .after(before.map(|before| delivery_key(tenant, before)))
+            .select(limit, |value| {
+                let record = from_json::<DeliveryRecord>(value);
+                Ok(record.map(|record| record.delivery))
+            })
+            .await
     }
 
-    pub async fn repeat(&self, tenant: &Tenant, id: Uuid) -> Result<Delivery, RepeatError> {
-        let found = delivery::get_delivery(&self.0.log, tenant, id).await?;
-        let mut delivery = found.ok_or(RepeatError::Unknown)?;
+    pub async fn repeat(&self, tenant: &Tenant, id: Uuid) -> Result<WebhookDelivery, RepeatError> {
+        let found = get_delivery(&self.0.log, tenant, id).await?;
+        let mut record = found.ok_or(RepeatError::Unknown)?;
         let now = self.0.ids.now();
         {
             let mut state = self.state();
-            if !state.accepts(tenant, delivery.webhook) {
+            if !state.accepts(tenant, record.delivery.webhook_id) {
                 return Err(RepeatError::Deleted);
             }
             if let Some(waiting) = state.pending.get_mut(&id) {
                 waiting.due = now;
                 self.0.pending_added.notify_one();
-                return Ok(delivery);
+                return Ok(record.delivery);
             }
             if state.pending.len() >= MAX_PENDING {
                 return Err(RepeatError::TooMany);
             }
         }
-        delivery.repeat(now);
-        self.store_deliveries(tenant, std::slice::from_ref(&delivery), Records::default())
+        record.repeat(now);
+        self.store_deliveries(tenant, std::slice::from_ref(&record), Records::default())
             .await?;
-        Ok(delivery)
+        Ok(record.delivery)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -393,23 +373,23 @@ impl Webhooks {
     pub(super) async fn store_deliveries(
         &self,
         tenant: &Tenant,
-        deliveries: &[Delivery],
+        deliveries: &[DeliveryRecord],
         records: Records,
     ) -> Result<(), Closed> {
-        let put = |records, delivery| delivery::put_delivery(records, tenant, delivery);
+        let put = |records, record: &DeliveryRecord| record.put(tenant, records);
         self.0
             .log
             .write(deliveries.iter().fold(records, put))
             .await?;
-        let added = deliveries
-            .iter()
-            .filter_map(|delivery| pending(tenant, delivery));
         let mut state = self.state();
-        // A webhook that was deleted meanwhile gets no deliveries.
-        let added: Vec<_> = added
-            .filter(|(_, pending)| state.accepts(tenant, pending.webhook()))
-            .collect();
-        state.pending.extend(added);
+        for record in deliveries {
+            // A webhook that was deleted during the commit gets no deliveries.
+            if let Some((id, waiting)) = pending(tenant, &record.delivery)
+                && state.accepts(tenant, record.delivery.webhook_id)
+            {
+                state.pending.insert(id, waiting);
+            }
+        }
         drop(state);
         self.0.pending_added.notify_one();
         Ok(())
@@ -426,22 +406,22 @@ impl Webhooks {
     pub(super) async fn finish_attempt(
         &self,
         tenant: &Tenant,
-        delivery: &Delivery,
+        record: &DeliveryRecord,
     ) -> Result<(), Closed> {
-        if !self.with_pending(|pending| pending.contains_key(&delivery.id)) {
+        let id = record.delivery.delivery_id;
+        if !self.with_pending(|pending| pending.contains_key(&id)) {
             return Ok(());
         }
-        self.0
-            .log
-            .write(delivery::put_delivery(Records::default(), tenant, delivery))
-            .await?;
-        self.with_pending(|all| match delivery.state {
-            DeliveryState::Pending { next_attempt_at } => {
-                if let Some(waiting) = all.get_mut(&delivery.id) {
-                    (waiting.due, waiting.is_running) = (next_attempt_at, false);
+        let records = record.put(tenant, Records::default());
+        self.0.log.write(records).await?;
+        self.with_pending(|all| match record.delivery.next_attempt_at {
+            Some(next_attempt_at) => {
+                if let Some(waiting) = all.get_mut(&id) {
+                    waiting.due = next_attempt_at;
+                    waiting.is_running = false;
                 }
             }
-            DeliveryState::Delivered | DeliveryState::Failed => drop(all.remove(&delivery.id)),
+            None => drop(all.remove(&id)),
         });
         self.0.pending_removed.notify_waiters();
         Ok(())
@@ -449,29 +429,22 @@ impl Webhooks {
 
     /// Ends the deliveries of a webhook whose receiver has answered 410.
     pub(super) async fn mark_gone(&self, tenant: &Tenant, id: Uuid) -> Result<(), Closed> {
-        let webhook = {
+        let records = {
             let mut state = self.state();
-            let Some(webhook) = state.webhooks.get_mut(&(tenant.clone(), id)) else {
+            let Some(record) = state.webhooks.get_mut(&(tenant.clone(), id)) else {
                 return Ok(());
             };
-            webhook.gone = true;
-            webhook.clone()
+            record.webhook.gone = true;
+            record.put(tenant)
         };
         self.0.version.send_modify(|version| *version += 1);
-        self.0
-            .log
-            .write(delivery::put_webhook(Records::default(), tenant, &webhook))
-            .await
+        self.0.log.write(records).await
     }
 }
 
 fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenError> {
-    let path = &options.secret_file;
-    let secret = MasterSecret::open(path);
-    let secret = secret.map_err(|source| OpenError::Secret {
-        path: path.clone(),
-        source,
-    })?;
+    let path = options.secret_file.clone();
+    let secret = MasterSecret::open(&path).map_err(|source| OpenError::Secret { path, source })?;
     let is_permitted = if limits.webhooks_to_loopback {
         |address| is_public(address) || address.is_loopback()
     } else {
@@ -486,22 +459,17 @@ fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenE
     Ok(Outgoing { client, secret })
 }
 
-fn pending(tenant: &Tenant, delivery: &Delivery) -> Option<(Uuid, Pending)> {
-    let DeliveryState::Pending { next_attempt_at } = delivery.state else {
-        return None;
+/// `None` if the delivery is finished.
+fn pending(tenant: &Tenant, delivery: &WebhookDelivery) -> Option<(Uuid, Pending)> {
+    let receiver = match delivery.webhook_id {
+        Some(webhook) => Receiver::Webhook(webhook),
+        None => Receiver::Callback(target::host(&delivery.url)),
     };
-    let receiver = delivery.webhook.map_or_else(
-        || Receiver::Callback(target::host(&delivery.url)),
-        Receiver::Webhook,
-    );
-    let tenant = tenant.clone();
-    Some((
-        delivery.id,
-        Pending {
-            tenant,
-            receiver,
-            due: next_attempt_at,
-            is_running: false,
-        },
-    ))
+    let pending = Pending {
+        tenant: tenant.clone(),
+        receiver,
+        due: delivery.next_attempt_at?,
+        is_running: false,
+    };
+    Some((delivery.delivery_id, pending))
 }

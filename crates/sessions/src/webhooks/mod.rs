@@ -24,7 +24,7 @@ mod handle;
 mod sender;
 mod target;
 
-pub use delivery::{Attempt, Delivery, DeliveryState, EVENT_TYPES, Webhook};
+pub use delivery::WebhookRecord;
 pub use follower::start;
-pub use handle::{CreateError, OpenError, RepeatError, TaskReport, WebhookOptions, Webhooks};
+pub use handle::{CreateError, OpenError, RepeatError, WebhookOptions, Webhooks};
 pub use target::TargetError;

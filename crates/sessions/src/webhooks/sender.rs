@@ -11,10 +11,10 @@ use http_body_util::Full;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
-use super::delivery::{self, Delivery, Outcome};
+use super::delivery::{DeliveryRecord, Outcome, delivery_key, get_delivery};
 use super::handle::{Receiver, Webhooks};
 use super::target;
-use base::types::{Tenant, Timestamp};
+use base::types::Tenant;
 use log::eventlog;
 use log::store::Table;
 use outgoing::read_body;
@@ -58,7 +58,7 @@ pub(super) async fn run(webhooks: Webhooks) {
         }
     }
     let ends = async { while running.next().await.is_some() {} };
-    drop(timeout(STOP_TIMEOUT, ends).await);
+    let _ = timeout(STOP_TIMEOUT, ends).await;
 }
 
 /// Marks due deliveries as running. Also returns the time of the next one.
@@ -71,13 +71,14 @@ fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, Tenant)>, Instant) {
             *running.entry(delivery.receiver.clone()).or_default() += 1;
             total += 1;
         }
-        let (mut started, mut next) = (Vec::new(), LONGEST_WAIT);
+        let mut started = Vec::new();
+        let mut next = LONGEST_WAIT;
         for (id, delivery) in all.iter_mut().filter(|(_, delivery)| !delivery.is_running) {
             let of_receiver = running.entry(delivery.receiver.clone()).or_default();
             if total >= MAX_RUNNING || *of_receiver >= MAX_RUNNING_OF_RECEIVER {
                 continue;
             }
-            match wait(now, delivery.due) {
+            match delivery.due.since(now) {
                 Duration::ZERO => {
                     delivery.is_running = true;
                     *of_receiver += 1;
@@ -91,15 +92,9 @@ fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, Tenant)>, Instant) {
     })
 }
 
-fn wait(now: Timestamp, due: Timestamp) -> Duration {
-    Duration::from_millis(
-        u64::try_from(due.as_millis().saturating_sub(now.as_millis())).unwrap_or_default(),
-    )
-}
-
 async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
-    let mut delivery = match delivery::get_delivery(&webhooks.0.log, &tenant, id).await {
-        Ok(Some(delivery)) if !delivery.is_finished() => delivery,
+    let mut record = match get_delivery(&webhooks.0.log, &tenant, id).await {
+        Ok(Some(record)) if !record.is_finished() => record,
         Ok(_) => return webhooks.with_pending(|all| drop(all.remove(&id))),
         Err(error) => {
             tracing::error!(%id, error = &error as &dyn std::error::Error, "could not read a delivery of a webhook");
@@ -111,33 +106,33 @@ async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
             });
         }
     };
-    let outcome = timeout(ATTEMPT_TIMEOUT, send(webhooks, &tenant, &delivery)).await;
+    let outcome = timeout(ATTEMPT_TIMEOUT, send(webhooks, &tenant, &record)).await;
     let seconds = ATTEMPT_TIMEOUT.as_secs();
     let outcome = outcome
         .unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
-    let gone = delivery.attempted(outcome, webhooks.0.ids.now(), webhooks.0.retry_unit);
-    if gone && let Some(webhook) = delivery.webhook {
+    let gone = record.attempted(outcome, webhooks.0.ids.now(), webhooks.0.retry_unit);
+    if gone && let Some(webhook) = record.delivery.webhook_id {
         tracing::warn!(%webhook, "a receiver has answered 410; its webhook gets no more deliveries");
-        drop(webhooks.mark_gone(&tenant, webhook).await);
+        let _ = webhooks.mark_gone(&tenant, webhook).await;
     }
     // If the log is closed, the delivery is sent again after the next start.
-    drop(webhooks.finish_attempt(&tenant, &delivery).await);
+    let _ = webhooks.finish_attempt(&tenant, &record).await;
 }
 
-async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outcome {
+async fn send(webhooks: &Webhooks, tenant: &Tenant, record: &DeliveryRecord) -> Outcome {
     let Some(outgoing) = &webhooks.0.outgoing else {
         return Outcome::Failed("webhooks are disabled".to_owned());
     };
-    let url = match target::check(&delivery.url, &webhooks.0.allowed_hosts) {
+    let url = match target::check(&record.delivery.url, &webhooks.0.allowed_hosts) {
         Ok(url) => url,
         Err(error) => return Outcome::Failed(format!("the URL {error}")),
     };
-    let id = delivery.id.to_string();
+    let id = record.delivery.delivery_id.to_string();
     let seconds = webhooks.0.ids.now().as_millis() / 1000;
     let signature = outgoing
         .secret
         .of_tenant(tenant)
-        .sign(&id, seconds, delivery.body.as_bytes());
+        .sign(&id, seconds, record.body.as_bytes());
     let request = Request::post(url)
         .header(header::CONTENT_TYPE, "application/json")
         .header(
@@ -147,7 +142,7 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outc
         .header("webhook-id", id)
         .header("webhook-timestamp", seconds.to_string())
         .header("webhook-signature", signature)
-        .body(Full::new(Bytes::from(delivery.body.clone())));
+        .body(Full::new(Bytes::from(record.body.clone())));
     let Ok(request) = request else {
         return Outcome::Failed("the URL is not valid".to_owned());
     };
@@ -161,7 +156,7 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outc
         .get(header::RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     // The status is the result. Reading the body permits another request on the connection.
-    drop(read_body(response, MAX_RESPONSE_BYTES).await);
+    let _ = read_body(response, MAX_RESPONSE_BYTES).await;
     Outcome::Answered {
         status,
         retry_after: retry_after.map(Duration::from_secs),
@@ -174,8 +169,11 @@ async fn prune(webhooks: &Webhooks) {
         Table::WebhookDelivery,
         webhooks.0.ids.now().before(MAX_AGE),
         MAX_FINISHED,
-        |delivery: &Delivery| delivery.is_finished().then_some(delivery.created_at),
-        |delivery, tenant, records| delivery::delete_delivery(records, tenant, delivery.id),
+        |record: &DeliveryRecord| record.is_finished().then_some(record.delivery.created_at),
+        |record, tenant, records| {
+            let key = delivery_key(tenant, record.delivery.delivery_id);
+            records.delete(Table::WebhookDelivery, key)
+        },
     );
     if let Err(error) = pruned.await {
         tracing::warn!(

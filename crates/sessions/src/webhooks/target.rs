@@ -11,7 +11,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::Uri;
 use sha2::Sha256;
 
-use base::types::{HostPattern, Tenant, url_port};
+use base::types::Tenant;
+use outgoing::{HostPattern, url_port};
 
 const MAX_URL_BYTES: usize = 2048;
 
@@ -199,7 +200,8 @@ mod secret_tests {
         let path = folder.path().join("webhooks");
         let first = MasterSecret::open(&path).unwrap();
         let again = MasterSecret::open(&path).unwrap();
-        let (a, b) = (Tenant::default(), Tenant::new("b"));
+        let a = Tenant::default();
+        let b = Tenant::new("b");
         assert_eq!(first.of_tenant(&a).text(), again.of_tenant(&a).text());
         assert_ne!(first.of_tenant(&a).text(), first.of_tenant(&b).text());
         let mode =

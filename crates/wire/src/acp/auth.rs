@@ -11,7 +11,7 @@ use super::raw_object::{RawObject, elements};
 use super::request::NameValue;
 use super::to_raw;
 use super::version::AcpVersion;
-use base::types::known_agents::ApiKeyFormat;
+use crate::acp::known_agents::ApiKeyFormat;
 
 pub const STATUS: &str = "auth/status";
 
@@ -72,7 +72,9 @@ impl InitializeResult {
     }
 
     pub fn has_auth_methods(&self) -> bool {
-        (self.auth_methods.as_deref()).is_some_and(|methods| methods.get() != "[]")
+        self.auth_methods
+            .as_deref()
+            .is_some_and(|methods| methods.get() != "[]")
     }
 
     /// The methods that are objects, with their JSON.
@@ -84,13 +86,14 @@ impl InitializeResult {
     /// Returns every method that has an id, in the agent's order.
     pub fn offered_auth_methods(&self) -> Vec<OfferedMethod> {
         let key = self.acp_version.auth_method_id_key();
-        let offered = |(method, _): (RawObject<'_>, _)| {
+        let methods = self.auth_method_objects();
+        let offered = methods.filter_map(|(method, _)| {
             Some(OfferedMethod {
                 id: method.text(key)?.into_owned(),
                 terminal: is_terminal(&method),
             })
-        };
-        self.auth_method_objects().filter_map(offered).collect()
+        });
+        offered.collect()
     }
 
     /// The methods that a client can use with `authenticate`, as the agent sent them. A terminal method runs the agent's
@@ -155,8 +158,10 @@ fn parse_env(raw: &RawValue) -> Option<Vec<(String, String)>> {
         return Some(pairs.map(|pair| (pair.name, pair.value)).collect());
     }
     let object = RawObject::parse(raw)?;
-    let value = |(name, _): (&str, _)| Some((name.to_owned(), object.text(name)?.into_owned()));
-    object.iter().map(value).collect()
+    let names = object.iter().map(|(name, _)| name);
+    names
+        .map(|name| Some((name.to_owned(), object.text(name)?.into_owned())))
+        .collect()
 }
 
 pub fn authenticate(method_id: &str, meta: Option<&RawValue>) -> Box<RawValue> {

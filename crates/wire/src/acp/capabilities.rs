@@ -3,8 +3,7 @@
 
 use serde_json::value::RawValue;
 
-use super::raw_object::RawObject;
-use super::raw_object::empty_result;
+use super::raw_object::{RawObject, empty_result};
 use super::to_raw;
 use super::version::AcpVersion;
 
@@ -158,9 +157,10 @@ pub fn served_capabilities(
     attach: &[&str],
 ) -> Box<RawValue> {
     let object = RawObject::parse(agent).unwrap_or_else(RawObject::empty);
-    let own = object.get("mcpCapabilities").filter(|_| mcp);
-    let none = || to_raw(&serde_json::json!({ "http": false, "sse": false }));
-    let servers = own.map_or_else(none, ToOwned::to_owned);
+    let servers = match object.get("mcpCapabilities") {
+        Some(own) if mcp => own.to_owned(),
+        _ => to_raw(&serde_json::json!({ "http": false, "sse": false })),
+    };
     let session = object.object("sessionCapabilities");
     let session = session.unwrap_or_else(RawObject::empty);
     let mut methods: Vec<_> = SESSION_METHODS.map(|name| (name, empty_result())).into();

@@ -242,7 +242,8 @@ mod attachment_tests {
 
     #[test]
     fn file_blocks_match_the_schema() {
-        let (uri, mime_type) = ("file:///w/a", Some("text/plain"));
+        let uri = "file:///w/a";
+        let mime_type = Some("text/plain");
         let blocks = [
             FileBlock::ResourceLink {
                 uri,

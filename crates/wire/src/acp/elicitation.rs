@@ -8,7 +8,10 @@ use serde_json::value::RawValue;
 use super::form::{Form, FormError, ValidationError, found};
 use super::raw_object::RawObject;
 use super::to_raw;
-use base::types::limits::ELICITATION_ID_BYTES;
+
+/// The size in bytes of an `elicitationId`. A request with a longer id is rejected with an error to the
+/// agent.
+const ELICITATION_ID_BYTES: usize = 1024;
 
 /// The params of `elicitation/create` that the gateway uses.
 #[derive(Debug)]

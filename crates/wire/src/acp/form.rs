@@ -9,10 +9,20 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::raw_object::RawObject;
-use base::types::limits::{
-    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BACKTRACKS, FORM_PATTERN_BYTES,
-    FORM_PATTERN_LENGTH,
-};
+
+/// The size in bytes of a form's `requestedSchema`, and the number of its properties. A larger form is
+/// rejected with an error to the agent.
+const FORM_BYTES: usize = 256 << 10;
+const FORM_FIELDS: usize = 128;
+/// The size in bytes of the answer to a form. A larger answer fails with 422.
+const FORM_ANSWER_BYTES: usize = 64 << 10;
+/// Cost limits of a pattern in a form. `FORM_PATTERN_BYTES` is the size of the compiled pattern, and
+/// `FORM_PATTERN_LENGTH` is the length of a pattern with look-around. A larger pattern is rejected with an error
+/// to the agent. `FORM_PATTERN_BACKTRACKS` limits the steps while an answer is matched. Beyond it, the answer
+/// fails with 422.
+const FORM_PATTERN_BYTES: usize = 1 << 20;
+const FORM_PATTERN_LENGTH: usize = 1024;
+const FORM_PATTERN_BACKTRACKS: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Form {
@@ -56,7 +66,6 @@ impl ValidationError {
     }
 }
 
-/// `Ok` without errors.
 pub(super) fn found(errors: Vec<ValidationError>) -> Result<(), Vec<ValidationError>> {
     if errors.is_empty() {
         Ok(())

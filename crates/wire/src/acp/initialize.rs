@@ -4,8 +4,7 @@ use agent_client_protocol_schema::{ProtocolVersion, v1, v2};
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
-use super::raw_object::RawObject;
-use super::raw_object::empty_result;
+use super::raw_object::{RawObject, empty_result};
 use super::to_raw;
 use super::version::AcpVersion;
 use base::types::ServedBy;

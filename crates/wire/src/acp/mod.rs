@@ -6,7 +6,7 @@
 //! HTTP.
 //!
 //! Read `method`, `version` and `raw_object` first, then `initialize` and `request`, then `view`,
-//! `update` and `update_line`. The other modules each cover one topic of ACP.
+//! `update` and `update_line`. `known_agents` and `denied_modes` are tables of agents and of their modes. The other modules each cover one topic of ACP.
 //!
 //! If the gateway writes all values of a message, the message uses the types of `agent-client-protocol-schema`. Other
 //! messages keep their own structs for these reasons, and unit tests parse them into the types of the crate:
@@ -23,13 +23,16 @@ mod request_kind;
 pub mod auth;
 mod capabilities;
 mod content;
+mod denied_modes;
 mod version;
 mod elicitation;
 mod file;
 mod form;
-pub mod client_input_policy;
+pub mod headers;
 mod initialize;
+pub mod known_agents;
 pub mod method;
+pub mod method_list;
 mod mode_policy;
 mod raw_object;
 mod view;
@@ -49,6 +52,7 @@ pub use self::capabilities::{
     served_capabilities,
 };
 pub use self::content::{ContentError, FileBlock, FileContent, append_blocks, validate_prompt};
+pub use self::denied_modes::DeniedModes;
 pub use self::elicitation::{
     ElicitationMode, check_form, completed_elicitation, parse_elicitation,
 };
@@ -59,6 +63,7 @@ pub use self::file::{
 };
 pub use self::form::ValidationError;
 pub use self::initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
+pub use self::known_agents::KnownAgent;
 pub use self::method::{error_code, stop_reason};
 pub use self::mode_policy::{
     ModeCommand, ModePolicy, NotOffered, find_in_value, find_mode_command,

@@ -18,9 +18,11 @@ use serde_json::value::RawValue;
 use super::raw_object::{RawObject, elements, text_of};
 use super::request::ConfigValue;
 use super::update;
-use base::types::known_agents::is_mode_command;
+use crate::acp::DeniedModes;
+use crate::acp::known_agents::is_mode_command;
+use crate::jsonrpc::string_end;
+use base::types::ModeSelection;
 use base::types::text::strip_controls;
-use base::types::{DeniedModes, ModeSelection};
 
 /// The categories of options that select no mode. They are not checked, because a model can be called `auto`.
 const OTHER_CATEGORIES: [&str; 3] = ["model", "model_config", "thought_level"];
@@ -38,11 +40,9 @@ impl<'a> ModePolicy<'a> {
         // In ACP v2 the modes are values of an option.
         let values = || options(self.config_options).flat_map(|option| option.values);
         let by_name = || {
-            let mut named = named_modes(self.modes).chain(values());
-            named.find_map(|named| {
-                self.denied
-                    .find(named.name.as_deref().filter(|_| named.id == id)?)
-            })
+            let named = named_modes(self.modes).chain(values());
+            let mut of_id = named.filter(|named| named.id == id);
+            of_id.find_map(|named| self.denied.find(named.name.as_deref()?))
         };
         self.denied.find(id).or_else(by_name)
     }
@@ -52,7 +52,8 @@ impl<'a> ModePolicy<'a> {
         let option = option.unwrap_or_else(|| ConfigOption::unknown(id));
         match value {
             ConfigValue::Id(value) => self.denied_value(&option, value),
-            ConfigValue::Boolean(on) => self.denied_switch(&option).filter(|_| *on),
+            ConfigValue::Boolean(true) => self.denied_switch(&option),
+            ConfigValue::Boolean(false) => None,
         }
     }
 
@@ -76,13 +77,12 @@ impl<'a> ModePolicy<'a> {
         value: &ConfigValue<'_>,
     ) -> Result<(), NotOffered> {
         let listed: Vec<_> = options(self.config_options).collect();
+        if listed.is_empty() {
+            return Ok(());
+        }
         let Some(option) = listed.iter().find(|option| option.id == id) else {
-            let error = || NotOffered::new("option", listed.iter().map(|option| &*option.id));
-            return if listed.is_empty() {
-                Ok(())
-            } else {
-                Err(error())
-            };
+            let ids = listed.iter().map(|option| &*option.id);
+            return Err(NotOffered::new("option", ids));
         };
         let is_listed = match value {
             ConfigValue::Id(value) => option.values.iter().any(|known| known.id == *value),
@@ -177,8 +177,10 @@ impl<'a> ModePolicy<'a> {
         };
         let by_value = self.denied.find(value).or_else(by_name);
         let off = ["off", "false", "no", "disabled"];
-        let is_off = || off.iter().any(|off| value.eq_ignore_ascii_case(off));
-        by_value.or_else(|| self.denied_switch(option).filter(|_| !is_off()))
+        if by_value.is_some() || off.iter().any(|off| value.eq_ignore_ascii_case(off)) {
+            return by_value;
+        }
+        self.denied_switch(option)
     }
 
     fn denied_switch(&self, option: &ConfigOption<'_>) -> Option<&'a str> {
@@ -292,7 +294,7 @@ pub fn find_in_value<'d>(denied: &'d DeniedModes, value: &RawValue) -> Option<&'
     let mut rest = value.get();
     while let Some(start) = rest.find('"') {
         let literal = &rest[start..];
-        let end = string_end(literal)?;
+        let end = string_end(literal.as_bytes(), 1);
         if let Ok(text) = serde_json::from_str::<Cow<'_, str>>(&literal[..end])
             && let Some(entry) = denied.find(&text)
         {
@@ -301,17 +303,6 @@ pub fn find_in_value<'d>(denied: &'d DeniedModes, value: &RawValue) -> Option<&'
         rest = &literal[end..];
     }
     None
-}
-
-/// Returns the length of the string literal at the start of valid JSON.
-fn string_end(literal: &str) -> Option<usize> {
-    let mut escaped = false;
-    let end = literal.bytes().skip(1).position(|byte| {
-        let ends = byte == b'"' && !escaped;
-        escaped = byte == b'\\' && !escaped;
-        ends
-    })?;
-    Some(end + 2)
 }
 
 /// The effect of a slash command on the mode.
@@ -374,13 +365,12 @@ fn mode_command<'d>(denied: &'d DeniedModes, text: &str) -> Option<ModeCommand<'
     if !is_mode_command(name) {
         return None;
     }
-    let entry = denied.find_in(arguments);
-    Some(entry.map_or_else(
-        || ModeCommand::Changes {
+    Some(match denied.find_in(arguments) {
+        Some(entry) => ModeCommand::Denied(entry),
+        None => ModeCommand::Changes {
             name: name.to_owned(),
         },
-        ModeCommand::Denied,
-    ))
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::raw_object::{RawObject, text_of};
 use super::to_raw;
 use super::view::ViewError;
-use base::types::DeniedModes;
+use crate::acp::DeniedModes;
 
 /// The params of `session/request_permission` that the gateway uses.
 #[derive(Debug)]
@@ -42,13 +42,11 @@ impl PermissionOption<'_> {
     /// Returns the entry of `denied` whose mode the option selects, by its id or by the words of its name. The name of an
     /// option that rejects may mention a mode.
     fn find_denied<'d>(&self, denied: &'d DeniedModes) -> Option<&'d str> {
-        let rejects = self.kind.starts_with("reject");
-        let name = || {
-            let name = self.name.and_then(|name| text_of(name).ok());
-            name.filter(|_| !rejects)
-        };
         let by_id = denied.find(&self.option_id);
-        by_id.or_else(|| denied.find_in(&name()?))
+        if by_id.is_some() || self.kind.starts_with("reject") {
+            return by_id;
+        }
+        denied.find_in(&text_of(self.name?).ok()?)
     }
 }
 
@@ -75,13 +73,12 @@ pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewErr
     let tool_call = tool_call.or_else(|| subject_tool_call(subject?));
     let call = tool_call.and_then(RawObject::parse);
     let member = |key| call.as_ref().and_then(|call| call.text(key));
-    let (tool_call_id, tool_kind) = (member("toolCallId"), member("kind"));
     Ok(PermissionView {
         session_id,
         options,
-        tool_call_id,
+        tool_call_id: member("toolCallId"),
         tool_call,
-        tool_kind,
+        tool_kind: member("kind"),
     })
 }
 
@@ -103,8 +100,9 @@ impl PermissionView<'_> {
 
     /// The rejecting answer of a policy: once, if the agent offers it. It never approves.
     pub fn reject(&self) -> Box<RawValue> {
-        self.select_by_kind(&["reject_once", "reject_always"])
-            .unwrap_or_else(cancelled)
+        let of_kind = |kind| self.options.iter().find(|option| option.kind == kind);
+        let option = of_kind("reject_once").or_else(|| of_kind("reject_always"));
+        option.map_or_else(cancelled, |option| selected(&option.option_id))
     }
 
     /// The approving answer of a policy, only for this request; `None` if the agent does not offer it. It selects no
@@ -121,11 +119,6 @@ impl PermissionView<'_> {
         let outcome = RawObject::parse(result)?.object("outcome")?;
         let id = outcome.text("optionId")?;
         self.option(&id)?.find_denied(denied)
-    }
-
-    fn select_by_kind(&self, kinds: &[&str]) -> Option<Box<RawValue>> {
-        let of_kind = |kind: &&str| self.options.iter().find(|option| option.kind == *kind);
-        Some(selected(&kinds.iter().find_map(of_kind)?.option_id))
     }
 
     /// Validates a client's answer to this request.
@@ -161,10 +154,13 @@ impl<'a> AnswerOutcome<'a> {
     }
 }
 
-/// The id of the option that a result selects.
 pub fn selected_option(result: &RawValue) -> Option<Cow<'_, str>> {
-    let AnswerOutcome { outcome, option_id } = AnswerOutcome::parse(result)?;
-    option_id.filter(|_| outcome == "selected")
+    let answer = AnswerOutcome::parse(result)?;
+    if answer.outcome == "selected" {
+        answer.option_id
+    } else {
+        None
+    }
 }
 
 /// The reason why a client's result is not a valid answer to a permission request.

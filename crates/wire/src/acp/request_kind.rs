@@ -1,5 +1,7 @@
 //! Requests from an agent to its client: the kinds, the validation of answers, and the default answers.
 
+use std::error::Error;
+
 use serde_json::value::RawValue;
 
 use super::form::{ValidationError, found};
@@ -89,8 +91,12 @@ impl RequestKind {
         result: &RawValue,
     ) -> Result<(), Vec<ValidationError>> {
         match self {
-            Self::Permission => validate_permission(params, result)
-                .map_err(|error| vec![ValidationError::new("", error.to_string())]),
+            Self::Permission => {
+                let invalid = |error: &dyn Error| vec![ValidationError::new("", error.to_string())];
+                let view = permission::parse_permission(params);
+                let view = view.map_err(|error| invalid(&error))?;
+                view.validate(result).map_err(|error| invalid(&error))
+            }
             Self::Elicitation => elicitation::validate_answer(params, result),
             Self::Extension => Ok(()),
             Self::WriteFile | Self::EndTerminal if result.get() == "null" => Ok(()),
@@ -158,13 +164,6 @@ fn find_invalid(object: &RawObject<'_>, at: &str, members: &[Member]) -> Vec<Val
     let invalid = members.iter().filter(|(key, fits, _)| !fits(member(key)));
     let error = |(key, _, detail): &Member| ValidationError::new(format!("{at}/{key}"), *detail);
     invalid.map(error).collect()
-}
-
-fn validate_permission(
-    params: &RawValue,
-    result: &RawValue,
-) -> Result<(), Box<dyn std::error::Error>> {
-    Ok(permission::parse_permission(params)?.validate(result)?)
 }
 
 /// Encodes a JSON-RPC error for an agent with the text of the SDKs: the name of the code, then the detail.

@@ -57,10 +57,16 @@ pub fn secrets_of(params: &RawValue) -> Vec<String> {
 fn collect_strings(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) if text.len() >= MIN_SECRET_LEN => texts.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|item| collect_strings(item, texts)),
-        Value::Object(members) => members
-            .values()
-            .for_each(|item| collect_strings(item, texts)),
+        Value::Array(items) => {
+            for item in items {
+                collect_strings(item, texts);
+            }
+        }
+        Value::Object(members) => {
+            for item in members.values() {
+                collect_strings(item, texts);
+            }
+        }
         _ => {}
     }
 }
@@ -69,7 +75,7 @@ fn collect_strings(value: &Value, texts: &mut Vec<String>) {
 mod tests {
     use super::super::auth::{api_key_meta, authenticate};
     use super::*;
-    use base::types::known_agents::ApiKeyFormat;
+    use crate::acp::known_agents::ApiKeyFormat;
 
     #[test]
     fn a_missing_sign_in_is_recognized_by_code_text_and_kind() {

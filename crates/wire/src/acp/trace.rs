@@ -81,7 +81,8 @@ pub(super) fn traced(message: &impl Serialize, trace: Option<&TraceContext>) -> 
 }
 
 fn join_objects(first: &str, second: &str) -> Box<RawValue> {
-    let (first, second) = (&first[..first.len() - 1], &second[1..]);
+    let first = &first[..first.len() - 1];
+    let second = &second[1..];
     let is_empty = first[1..].trim().is_empty() || second.trim_start() == "}";
     let comma = if is_empty { "" } else { "," };
     let joined = RawValue::from_string(format!("{first}{comma}{second}"));

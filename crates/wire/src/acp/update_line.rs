@@ -31,7 +31,8 @@ impl UpdateLine {
         let base = line.start;
         let text = &bytes[line];
         let mut scan = JsonScanner::new(text, max_depth);
-        let (mut method, mut parts) = (false, None);
+        let mut method = false;
+        let mut parts = None;
         scan.object(|scan, name| {
             match name {
                 b"method" if !method => {
@@ -48,11 +49,13 @@ impl UpdateLine {
             Some(())
         })?;
         scan.end()?;
-        parts.filter(|_| method)
+        if method { parts } else { None }
     }
 
     fn params(scan: &mut JsonScanner<'_>, text: &[u8], base: usize) -> Option<Self> {
-        let (mut session_id, mut update, mut meta) = (None, None, None);
+        let mut session_id = None;
+        let mut update = None;
+        let mut meta = None;
         let params = scan.object(|scan, name| {
             match name {
                 b"sessionId" if session_id.is_none() => session_id = Some(scan.unescaped_string()?),
@@ -62,13 +65,13 @@ impl UpdateLine {
             }
             Some(())
         })?;
-        let ((update, kind), session_id) = (update?, session_id?);
+        let (update, kind) = update?;
         let at = |range: Range<usize>| range.start + base..range.end + base;
         let chunk = update::is_chunk(&text[kind.clone()]);
         let meta = meta.filter(|meta| &text[meta.clone()] != b"null").map(at);
         Some(Self {
             params: at(params),
-            session_id: at(session_id),
+            session_id: at(session_id?),
             update: at(update),
             kind: at(kind),
             meta,
@@ -121,9 +124,10 @@ mod tests {
         else {
             return None;
         };
-        let view = parse_update(&params)
-            .ok()
-            .filter(|_| &*method == method::SESSION_UPDATE)?;
+        if &*method != method::SESSION_UPDATE {
+            return None;
+        }
+        let view = parse_update(&params).ok()?;
         let own = |text: &str| Some(text.to_owned());
         let meta = view.meta.map(|meta| meta.get().to_owned());
         view.more.is_none().then(|| {

@@ -9,8 +9,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::raw_object::{Members, RawObject, text_of};
-use super::to_raw;
+use super::raw_object::{Members, RawObject, empty_result, text_of};
 use super::update::kind_of;
 use crate::jsonrpc::present;
 use base::types::SessionId;
@@ -87,7 +86,8 @@ pub fn replace_request_id(params: &RawValue, name: &str) -> Box<RawValue> {
 
 /// Replaces `part`, which is borrowed from `whole`, by another text.
 pub(super) fn replace_part(whole: &RawValue, part: &RawValue, by: &str) -> String {
-    let (whole, part) = (whole.get(), part.get());
+    let whole = whole.get();
+    let part = part.get();
     // The difference of the addresses is the offset of `part`.
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     format!("{}{by}{}", &whole[..start], &whole[start + part.len()..])
@@ -165,7 +165,7 @@ pub fn config_options_of(result: &RawValue) -> Option<&RawValue> {
 /// Replaces the result `null` by `{}`, because some agents send `null` where the schema requires `{}`.
 pub fn null_to_empty(result: &RawValue) -> Box<RawValue> {
     match result.get() {
-        "null" => to_raw(&serde_json::Map::new()),
+        "null" => empty_result(),
         _ => result.to_owned(),
     }
 }
@@ -329,7 +329,8 @@ mod tests {
                     side(&before).into_iter().chain([id]).chain(side(&after)).collect();
                 format!("{{{}}}", members.join(","))
             };
-            let (given, expected) = (build(&theirs), build(&ours().to_string()));
+            let given = build(&theirs);
+            let expected = build(&ours().to_string());
             let replaced = replace_session_id(raw(&given), &ours()).unwrap();
             prop_assert_eq!(replaced.get(), expected);
         }

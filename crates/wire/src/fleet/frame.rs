@@ -32,7 +32,6 @@ pub struct Hello {
     /// one of the same name.
     pub instance: Uuid,
     pub info: MemberInfo,
-    /// The channels that the member has.
     pub channels: Vec<HeldChannel>,
     /// The number of failed attempts to connect since the last connection.
     #[serde(default)]

@@ -1,15 +1,15 @@
 //! One member at the gateway: its connection, its channels, their output, and its heartbeats.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, ReadBuf};
+use bytes::Bytes;
+use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::sync::{Notify, watch};
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ use super::frame::{
     ChannelId, Command, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo, ProcessEnd,
     encode,
 };
-use super::output::{CommandQueue, OutputPosition, ProtocolError};
+use super::output::{CommandQueue, EXCEEDS_WINDOW, OutputPosition, ProtocolError};
 use super::{HEARTBEAT, WINDOW};
 use base::shutdown::lock_or_abort;
 use base::types::text::one_line;
@@ -30,9 +30,9 @@ pub(super) const MAX_CHANNELS: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberState {
     Connected,
-    /// The connection was lost, and the member may return to its processes.
+    /// The connection was lost, and the processes of the member wait for its return.
     Reconnecting,
-    /// The member did not return in time. Its processes are lost.
+    /// The member did not return in time, or was removed. Its processes are lost.
     Disconnected,
 }
 
@@ -87,7 +87,7 @@ struct OpenChannel {
     commands: CommandQueue,
     position: OutputPosition,
     /// `None` after the end of the output.
-    output: Option<Arc<Received>>,
+    output: Option<DuplexStream>,
     end: watch::Sender<Option<ChannelEnd>>,
     /// The member must be asked for the output on this connection.
     resume_due: bool,
@@ -96,16 +96,23 @@ struct OpenChannel {
 
 impl OpenChannel {
     fn finish(&mut self, end: ChannelEnd) {
-        if let Some(output) = self.output.take() {
-            output.complete();
+        self.output = None;
+        if self.end.borrow().is_none() {
+            self.end.send_replace(Some(end));
         }
-        self.end.send_if_modified(|ended| {
-            let first = ended.is_none();
-            if first {
-                *ended = Some(end);
-            }
-            first
-        });
+    }
+
+    fn push_output(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
+        let Some(output) = &mut self.output else {
+            return Ok(());
+        };
+        // The pipe has room for more than a window, so the write ends at once. Without a reader it fails, and the
+        // output is not needed.
+        let write = pin!(unconstrained(output.write_all(bytes)));
+        match write.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(_) => Ok(()),
+            Poll::Pending => Err(ProtocolError(EXCEEDS_WINDOW)),
+        }
     }
 }
 
@@ -160,24 +167,24 @@ impl Member {
         }
     }
 
-    pub(super) fn change(&self, state: PublishedState, error: Option<String>) -> MemberChange {
+    pub(super) fn change(&self, state: MemberState, error: Option<String>) -> MemberChange {
         MemberChange {
             name: self.name.clone(),
             key: Arc::clone(&self.key),
-            state,
+            state: Some(state),
             attempt: 0,
             error,
         }
     }
 
-    /// Whether a process with this resume token may connect: it is the same one, or the former one has not returned in time.
+    /// Whether a process with this resume token may connect: it is the same one, or the previous one has not returned in time.
     pub(super) fn accepts(&self, instance: Uuid) -> bool {
         let inner = self.inner();
         inner.instance.is_none_or(|known| known == instance)
             || inner.state.0 == MemberState::Disconnected
     }
 
-    /// Begins a connection. It replaces the former one. Returns its number.
+    /// Begins a connection. It replaces the previous one. Returns its number.
     pub(super) fn connect(&self, hello: Hello) -> u64 {
         let mut inner = self.inner();
         let now = Instant::now();
@@ -285,41 +292,7 @@ impl Member {
         self.inner().draining
     }
 
-    /// The number of commands that an earlier gateway process has sent on a channel that it had. `None`: the member does not
-    /// have the channel.
-    pub(super) fn take_unclaimed(&self, id: ChannelId) -> Option<u64> {
-        let unclaimed = self.inner().unclaimed.remove(&id);
-        unclaimed.map(|(received, _)| received)
-    }
-
-    pub(super) fn insert(
-        &self,
-        id: ChannelId,
-        commands: CommandQueue,
-        position: OutputPosition,
-    ) -> (ChannelOutput, watch::Receiver<Option<ChannelEnd>>) {
-        let output = Arc::<Received>::default();
-        let reader = ChannelOutput(Arc::clone(&output));
-        let (end, ended) = watch::channel(None);
-        let channel = OpenChannel {
-            commands,
-            position,
-            output: Some(output),
-            end,
-            resume_due: true,
-            durable_due: None,
-        };
-        self.inner().channels.insert(id, channel);
-        self.wake.notify_one();
-        (reader, ended)
-    }
-
-    pub(super) fn send(
-        &self,
-        id: ChannelId,
-        command: Command,
-        line: impl Into<QueuedLine>,
-    ) -> bool {
+    fn send(&self, id: ChannelId, command: Command, line: impl Into<QueuedLine>) -> bool {
         let mut inner = self.inner();
         let queued = match inner.channels.get_mut(&id) {
             Some(channel) if channel.output.is_some() => channel.commands.push(command, line),
@@ -330,7 +303,7 @@ impl Member {
         queued
     }
 
-    pub(super) fn acknowledge(&self, id: ChannelId, offset: u64) {
+    fn acknowledge(&self, id: ChannelId, offset: u64) {
         let mut inner = self.inner();
         let Some(channel) = inner.channels.get_mut(&id) else {
             return;
@@ -341,7 +314,7 @@ impl Member {
         self.wake.notify_one();
     }
 
-    pub(super) fn forget(&self, id: ChannelId) {
+    fn forget(&self, id: ChannelId) {
         let mut inner = self.inner();
         if inner.channels.remove(&id).is_some() {
             let forget = GatewayFrame::Forget { channel: id };
@@ -361,7 +334,6 @@ impl Member {
         self.wake.notified().await;
     }
 
-    /// The next frame for this connection.
     pub fn next_frame(&self, connection: u64) -> Option<Bytes> {
         let mut inner = self.inner();
         if *self.current.borrow() != connection {
@@ -380,7 +352,8 @@ impl Member {
     pub fn receive(
         &self,
         connection: u64,
-        (frame, payload): (MemberFrame, Bytes),
+        frame: MemberFrame,
+        payload: Bytes,
         clock: u64,
     ) -> Result<Option<Bytes>, ProtocolError> {
         let mut inner = self.inner();
@@ -398,9 +371,7 @@ impl Member {
             MemberFrame::Output { channel, offset } => {
                 if let Some(open) = inner.channels.get_mut(&channel) {
                     let new = open.position.receive(offset, payload)?;
-                    if let Some(output) = &open.output {
-                        output.push(&new);
-                    }
+                    open.push_output(&new)?;
                 }
             }
             MemberFrame::Ended {
@@ -431,13 +402,8 @@ impl Member {
             controls,
             ..
         } = &mut *inner;
-        unclaimed.retain(|channel, (_, since)| {
-            let keep = now - *since < CLAIM_TIMEOUT;
-            if !keep {
-                controls.push_back(GatewayFrame::Forget { channel: *channel });
-            }
-            keep
-        });
+        let expired = unclaimed.extract_if(|_, (_, since)| now - *since >= CLAIM_TIMEOUT);
+        controls.extend(expired.map(|(channel, _)| GatewayFrame::Forget { channel }));
         encode(&GatewayFrame::Ping { at: clock }, b"")
     }
 
@@ -486,21 +452,12 @@ pub const KEY_ENDED_TEXT: &str =
 /// The maximum number of bytes of an error that a member reports.
 const ERROR_BYTES: usize = 512;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PublishedState {
-    Connected,
-    /// The connection was lost, and the processes of the member wait for its return.
-    Reconnecting,
-    /// The member did not return in time, or was removed. Its processes are lost.
-    Disconnected,
-    Failed,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberChange {
     pub name: AgentName,
     pub key: Arc<str>,
-    pub state: PublishedState,
+    /// `None`: the gateway rejected a connection.
+    pub state: Option<MemberState>,
     /// The number of failed attempts before a connection, which the member reports.
     pub attempt: u32,
     /// The cause of the state. For a connection, the member reports the cause of its last failed attempt.
@@ -521,56 +478,8 @@ pub enum ChannelEnd {
     Lost(String),
 }
 
-/// The output of a process that was received and not read. The window of the member bounds its size.
-#[derive(Debug, Default)]
-pub(super) struct Received(Mutex<ReceivedBytes>);
-
-#[derive(Debug, Default)]
-struct ReceivedBytes {
-    bytes: BytesMut,
-    is_complete: bool,
-    reader: Option<Waker>,
-}
-
-impl Received {
-    fn update(&self, update: impl FnOnce(&mut ReceivedBytes)) {
-        let mut received = lock_or_abort(self.0.lock());
-        update(&mut received);
-        let reader = received.reader.take();
-        drop(received);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-    }
-
-    pub(super) fn push(&self, bytes: &[u8]) {
-        self.update(|received| received.bytes.extend_from_slice(bytes));
-    }
-
-    pub(super) fn complete(&self) {
-        self.update(|received| received.is_complete = true);
-    }
-}
-
-#[derive(Debug)]
-pub struct ChannelOutput(pub(super) Arc<Received>);
-
-impl AsyncRead for ChannelOutput {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut received = lock_or_abort(self.0.0.lock());
-        if received.bytes.is_empty() && !received.is_complete {
-            received.reader = Some(context.waker().clone());
-            return Poll::Pending;
-        }
-        let part = received.bytes.len().min(buffer.remaining());
-        buffer.put_slice(&received.bytes.split_to(part));
-        Poll::Ready(Ok(()))
-    }
-}
+/// The output of a process that was received and not read.
+pub type ChannelOutput = DuplexStream;
 
 /// A process of a member. The drop sends the member a command that stops the process and discards its output.
 #[derive(Debug)]
@@ -579,21 +488,20 @@ pub struct Channel {
     id: ChannelId,
     end: watch::Receiver<Option<ChannelEnd>>,
     /// The number of commands that the member had received when the channel was opened.
-    former_commands: u64,
+    earlier_commands: u64,
 }
 
 impl Channel {
     pub(super) fn open(member: Arc<Member>, id: ChannelId) -> (Self, ChannelOutput) {
         let mut commands = CommandQueue::new(0);
         commands.push(Command::Open, Bytes::new());
-        let (output, end) = member.insert(id, commands, OutputPosition::start(WINDOW));
-        let channel = Self {
+        Self::insert(
             member,
             id,
-            end,
-            former_commands: 0,
-        };
-        (channel, output)
+            0,
+            commands,
+            OutputPosition::new(0, false, WINDOW),
+        )
     }
 
     /// Claims a channel of an earlier gateway process, which has processed its output before `offset`. `None`: the member
@@ -603,24 +511,52 @@ impl Channel {
         id: ChannelId,
         offset: u64,
     ) -> Option<(Self, ChannelOutput)> {
-        let former_commands = member.take_unclaimed(id)?;
-        let position = OutputPosition::restored(offset, WINDOW);
-        let (output, end) = member.insert(id, CommandQueue::new(former_commands), position);
+        let (earlier_commands, _) = member.inner().unclaimed.remove(&id)?;
+        let position = OutputPosition::new(offset, true, WINDOW);
+        let commands = CommandQueue::new(earlier_commands);
+        Some(Self::insert(
+            member,
+            id,
+            earlier_commands,
+            commands,
+            position,
+        ))
+    }
+
+    fn insert(
+        member: Arc<Member>,
+        id: ChannelId,
+        earlier_commands: u64,
+        commands: CommandQueue,
+        position: OutputPosition,
+    ) -> (Self, ChannelOutput) {
+        let (output, reader) = duplex(usize::try_from(2 * WINDOW).unwrap_or(usize::MAX));
+        let (sender, end) = watch::channel(None);
+        let channel = OpenChannel {
+            commands,
+            position,
+            output: Some(output),
+            end: sender,
+            resume_due: true,
+            durable_due: None,
+        };
+        member.inner().channels.insert(id, channel);
+        member.wake.notify_one();
         let channel = Self {
             member,
             id,
             end,
-            former_commands,
+            earlier_commands,
         };
-        Some((channel, output))
+        (channel, reader)
     }
 
     pub fn id(&self) -> ChannelId {
         self.id
     }
 
-    pub fn former_commands(&self) -> u64 {
-        self.former_commands
+    pub fn earlier_commands(&self) -> u64 {
+        self.earlier_commands
     }
 
     /// Queues a line for the process, which receives at most one line with the same `once`. Returns false if the queue is

@@ -16,6 +16,7 @@
 
 mod frame;
 mod member;
+mod member_names;
 mod output;
 mod registry;
 #[cfg(test)]
@@ -27,9 +28,10 @@ pub use frame::{
 };
 pub use member::{
     Channel, ChannelEnd, ChannelOutput, KEY_ENDED_TEXT, Member, MemberChange, MemberState,
-    MemberStatus, PublishedState, REMOVED_TEXT,
+    MemberStatus, REMOVED_TEXT,
 };
-pub use output::{CommandReceiver, OutputBuffer, OutputPart, ProtocolError};
+pub use member_names::{MemberNameError, MemberNames};
+pub use output::{CommandReceiver, OutputBuffer, ProtocolError};
 pub use registry::{Fleet, FleetError, JoinError, Joined, MemberKey, StoredMember};
 
 use std::time::Duration;

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use super::frame::{ChannelId, Command, MemberFrame, OUTPUT_BYTES, ProcessEnd};
 use base::types::QueuedLine;
 
+pub(super) const EXCEEDS_WINDOW: &str = "it sends more output than the window allows";
+
 /// The peer violated the protocol. The connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the peer violated the fleet protocol: {0}")]
@@ -24,29 +26,6 @@ pub struct OutputBuffer {
     window: u64,
     end: Option<ProcessEnd>,
     end_sent: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum OutputPart {
-    Bytes { offset: u64, bytes: Bytes },
-    End { offset: u64, end: ProcessEnd },
-}
-
-impl OutputPart {
-    pub fn frame(self, channel: ChannelId) -> (MemberFrame, Bytes) {
-        match self {
-            Self::Bytes { offset, bytes } => (MemberFrame::Output { channel, offset }, bytes),
-            Self::End { offset, end } => {
-                let end = Box::new(end);
-                let ended = MemberFrame::Ended {
-                    channel,
-                    offset,
-                    end,
-                };
-                (ended, Bytes::new())
-            }
-        }
-    }
 }
 
 impl OutputBuffer {
@@ -89,7 +68,8 @@ impl OutputBuffer {
         if offset > self.start + self.bytes {
             return Err(ProtocolError("it asks for output that does not exist"));
         }
-        (self.next, self.end_sent) = (Some(offset.max(self.start)), false);
+        self.next = Some(offset.max(self.start));
+        self.end_sent = false;
         Ok(())
     }
 
@@ -115,8 +95,8 @@ impl OutputBuffer {
         Ok(())
     }
 
-    /// The next part to send. `None`: there is none now.
-    pub fn next_part(&mut self) -> Option<OutputPart> {
+    /// The next frame to send on the channel, with its payload. `None`: there is none now.
+    pub fn next_frame(&mut self, channel: ChannelId) -> Option<(MemberFrame, Bytes)> {
         let next = self.next?;
         let mut at = self.start;
         for block in &self.blocks {
@@ -125,16 +105,21 @@ impl OutputBuffer {
                 let from = usize::try_from(next - at).unwrap_or(usize::MAX);
                 let bytes = block.slice(from..block.len().min(from + OUTPUT_BYTES));
                 self.next = Some(next + bytes.len() as u64);
-                return Some(OutputPart::Bytes {
-                    offset: next,
-                    bytes,
-                });
+                let offset = next;
+                return Some((MemberFrame::Output { channel, offset }, bytes));
             }
             at = after;
         }
-        let end = self.end.clone().filter(|_| !self.end_sent)?;
+        if self.end_sent {
+            return None;
+        }
+        let ended = MemberFrame::Ended {
+            channel,
+            offset: next,
+            end: Box::new(self.end.clone()?),
+        };
         self.end_sent = true;
-        Some(OutputPart::End { offset: next, end })
+        Some((ended, Bytes::new()))
     }
 }
 
@@ -151,20 +136,11 @@ pub(super) struct OutputPosition {
 }
 
 impl OutputPosition {
-    pub(super) fn start(window: u64) -> Self {
-        Self {
-            next: 0,
-            may_skip: false,
-            durable: 0,
-            window,
-        }
-    }
-
-    /// The position of an earlier gateway process, from the log.
-    pub(super) fn restored(offset: u64, window: u64) -> Self {
+    /// The position at `offset`, of this or of an earlier gateway process.
+    pub(super) fn new(offset: u64, is_restored: bool, window: u64) -> Self {
         Self {
             next: offset,
-            may_skip: true,
+            may_skip: is_restored,
             durable: offset,
             window,
         }
@@ -186,15 +162,17 @@ impl OutputPosition {
         }
         self.may_skip = false;
         if skipped > 0 {
-            (self.next, self.durable) = (offset, offset);
+            self.next = offset;
+            self.durable = offset;
         }
         let known = usize::try_from(self.next - offset.min(self.next)).unwrap_or(usize::MAX);
         let new = bytes.split_off(known.min(bytes.len()));
-        self.next += new.len() as u64;
+        let next = self.next + new.len() as u64;
         // A block of the member can exceed the window once.
-        if self.next - self.durable > self.window + 2 * OUTPUT_BYTES as u64 {
-            return Err(ProtocolError("it sends more output than the window allows"));
+        if next - self.durable > self.window + 2 * OUTPUT_BYTES as u64 {
+            return Err(ProtocolError(EXCEEDS_WINDOW));
         }
+        self.next = next;
         Ok(new)
     }
 

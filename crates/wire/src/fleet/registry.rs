@@ -11,14 +11,12 @@ use tokio::time::Instant;
 use super::frame::{ChannelId, Hello, MemberInfo, PROTOCOL};
 use super::member::{
     Channel, ChannelOutput, MAX_CHANNELS, Member, MemberChange, MemberState, MemberStatus,
-    PublishedState, shown_error,
+    shown_error,
 };
+use crate::fleet::{MemberNameError, MemberNames};
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::text::check_name;
-use base::types::{
-    AgentName, EffectiveLimits, LimitExceeded, MemberNameError, MemberNames, PrincipalLimit,
-    random_uuid,
-};
+use base::types::{AgentName, EffectiveLimits, LimitExceeded, PrincipalLimit, random_uuid};
 
 /// The number of members that the gateway remembers. Beyond it, a new member replaces one that is disconnected.
 const MAX_MEMBERS: usize = 256;
@@ -143,7 +141,7 @@ impl Fleet {
         self.publish(MemberChange {
             name: name.clone(),
             key: Arc::clone(key),
-            state: PublishedState::Failed,
+            state: None,
             attempt: 0,
             error: Some(error),
         });
@@ -175,7 +173,7 @@ impl Fleet {
             .collect();
         for (_, member) in &removed {
             member.remove(reason);
-            self.publish(member.change(PublishedState::Disconnected, Some(reason.to_owned())));
+            self.publish(member.change(MemberState::Disconnected, Some(reason.to_owned())));
         }
         if !removed.is_empty() {
             self.0.version.send_modify(|version| *version += 1);
@@ -213,7 +211,7 @@ impl Fleet {
         drop(members);
         self.publish(MemberChange {
             attempt,
-            ..member.change(PublishedState::Connected, error)
+            ..member.change(MemberState::Connected, error)
         });
         self.0.version.send_modify(|version| *version += 1);
         Ok(Joined {
@@ -277,7 +275,7 @@ impl Fleet {
             let reason = format!("the member did not return within {timeout:?}");
             if member.give_up(connection, &reason) {
                 tracing::warn!(member = %member.name(), state = "disconnected", "a member of the fleet did not return; its processes are lost");
-                fleet.publish(member.change(PublishedState::Disconnected, Some(reason)));
+                fleet.publish(member.change(MemberState::Disconnected, Some(reason)));
             }
         });
     }
@@ -295,9 +293,7 @@ impl Drop for Joined {
             let closed = || "the member closed the connection".to_owned();
             let error = self.error.take().unwrap_or_else(closed);
             tracing::info!(member = %self.member.name(), state = "reconnecting", error, "a member of the fleet lost its connection");
-            let change = self
-                .member
-                .change(PublishedState::Reconnecting, Some(error));
+            let change = self.member.change(MemberState::Reconnecting, Some(error));
             self.fleet.publish(change);
             let member = Arc::clone(&self.member);
             self.fleet.expect_return(member, self.connection);

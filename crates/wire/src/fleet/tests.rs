@@ -3,13 +3,12 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::frame::{Command, OUTPUT_BYTES, ProcessEnd};
-use super::output::{
-    CommandQueue, CommandReceiver, OutputBuffer, OutputPart, OutputPosition, ProtocolError,
-};
+use super::frame::{ChannelId, Command, MemberFrame, OUTPUT_BYTES, ProcessEnd};
+use super::output::{CommandQueue, CommandReceiver, OutputBuffer, OutputPosition, ProtocolError};
 use base::types::QueuedLine;
 
 const WINDOW: u64 = 4096;
+const CHANNEL: ChannelId = ChannelId::nil();
 
 /// One step of a random history.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +61,7 @@ impl World {
         buffer.resume(0).unwrap();
         Self {
             buffer,
-            position: OutputPosition::start(WINDOW),
+            position: OutputPosition::new(0, false, WINDOW),
             log: Vec::new(),
             volatile: Vec::new(),
             written: Vec::new(),
@@ -99,7 +98,9 @@ impl World {
                 assert!(self.queue.push(command, line));
             }
             Step::Pass => {
-                if let Some(OutputPart::Bytes { offset, bytes }) = self.buffer.next_part() {
+                if let Some((MemberFrame::Output { offset, .. }, bytes)) =
+                    self.buffer.next_frame(CHANNEL)
+                {
                     let new = self.position.receive(offset, bytes).unwrap();
                     self.volatile.extend_from_slice(&new);
                 }
@@ -124,7 +125,7 @@ impl World {
             }
             Step::Kill => {
                 self.volatile.clear();
-                self.position = OutputPosition::restored(self.log.len() as u64, WINDOW);
+                self.position = OutputPosition::new(self.log.len() as u64, true, WINDOW);
                 self.buffer.pause();
                 self.buffer.resume(self.position.next()).unwrap();
                 // The gateway does not know which lines have arrived, so it sends all again.
@@ -168,7 +169,7 @@ fn process_is_not_read_while_the_window_is_full() {
     assert!(buffer.has_room());
     buffer.push(Bytes::from_static(b"0123"));
     assert!(!buffer.has_room());
-    while buffer.next_part().is_some() {}
+    while buffer.next_frame(CHANNEL).is_some() {}
     buffer.durable(4).unwrap();
     assert!(buffer.has_room(), "9 bytes are unacknowledged");
 }
@@ -178,24 +179,35 @@ fn end_follows_the_output_and_is_sent_again_after_a_cut() {
     let mut buffer = OutputBuffer::new(10);
     buffer.push(Bytes::from_static(b"out"));
     buffer.ended(ProcessEnd::default());
-    assert_eq!(buffer.next_part(), None, "the gateway has not asked yet");
+    assert_eq!(
+        buffer.next_frame(CHANNEL),
+        None,
+        "the gateway has not asked yet"
+    );
     for _ in 0..2 {
         buffer.resume(1).unwrap();
         assert_eq!(
-            buffer.next_part(),
-            Some(OutputPart::Bytes {
-                offset: 1,
-                bytes: Bytes::from_static(b"ut")
-            })
+            buffer.next_frame(CHANNEL),
+            Some((
+                MemberFrame::Output {
+                    channel: CHANNEL,
+                    offset: 1
+                },
+                Bytes::from_static(b"ut")
+            ))
         );
         assert_eq!(
-            buffer.next_part(),
-            Some(OutputPart::End {
-                offset: 3,
-                end: ProcessEnd::default()
-            })
+            buffer.next_frame(CHANNEL),
+            Some((
+                MemberFrame::Ended {
+                    channel: CHANNEL,
+                    offset: 3,
+                    end: Box::default()
+                },
+                Bytes::new()
+            ))
         );
-        assert_eq!(buffer.next_part(), None);
+        assert_eq!(buffer.next_frame(CHANNEL), None);
     }
 }
 
@@ -207,14 +219,14 @@ fn violations_of_the_protocol_are_detected() {
     buffer.resume(0).unwrap();
     assert!(buffer.durable(1).is_err(), "nothing was sent");
 
-    let mut position = OutputPosition::start(10);
+    let mut position = OutputPosition::new(0, false, 10);
     assert_eq!(
         position.receive(1, Bytes::from_static(b"x")),
         Err(ProtocolError("output is missing"))
     );
     let flood = Bytes::from(vec![0; 3 * OUTPUT_BYTES]);
     assert!(position.receive(0, flood).is_err());
-    let mut position = OutputPosition::restored(5, 10);
+    let mut position = OutputPosition::new(5, true, 10);
     assert_eq!(
         position.receive(3, Bytes::from_static(b"abcd")).unwrap(),
         "cd",

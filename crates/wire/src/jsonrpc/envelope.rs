@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// The nesting depth of JSON. Deeper JSON from a client fails with 422, and deeper JSON from an agent is an invalid line.
+pub const MAX_DEPTH: usize = 128;
+
 #[derive(Debug, Clone)]
 pub enum Message {
     Request {
@@ -194,6 +197,14 @@ pub fn error(id: &RawValue, error: &(impl Serialize + ?Sized)) -> Bytes {
     line(format_args!(r#""id":{id},"error":{error}"#))
 }
 
+/// Encodes a response. An error serializes as an error object.
+pub fn response(id: &RawValue, outcome: Result<&RawValue, &(impl Serialize + ?Sized)>) -> Bytes {
+    match outcome {
+        Ok(value) => result(id, value),
+        Err(failed) => error(id, failed),
+    }
+}
+
 /// The message without the end of its line, for a body or a frame.
 pub fn without_line_end(line: &Bytes) -> Bytes {
     line.slice(..line.trim_ascii_end().len())
@@ -204,14 +215,7 @@ impl Message {
         match self {
             Self::Request { id, method, params } => request(id, method, params),
             Self::Notification { method, params } => notification(method, params),
-            Self::Response {
-                id,
-                outcome: Ok(value),
-            } => result(id, value),
-            Self::Response {
-                id,
-                outcome: Err(failed),
-            } => error(id, failed),
+            Self::Response { id, outcome } => response(id, outcome.as_deref()),
         }
     }
 }
@@ -256,7 +260,7 @@ pub fn check_depth(bytes: &[u8], max: usize) -> Result<(), TooDeep> {
 }
 
 /// Returns the position after the closing quote of the string whose content begins at `at`.
-fn string_end(bytes: &[u8], mut at: usize) -> usize {
+pub(crate) fn string_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(found) = bytes
         .get(at..)
         .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))

@@ -13,9 +13,10 @@ mod reason;
 mod scan;
 
 pub use self::codec::{LineDecoder, LineTooLong};
+pub(crate) use self::envelope::string_end;
 pub use self::envelope::{
-    EnvelopeError, Message, RpcError, TooDeep, check_depth, error, notification, parse,
-    parse_error, present, request, result, without_line_end,
+    EnvelopeError, MAX_DEPTH, Message, RpcError, TooDeep, check_depth, error, notification, parse,
+    parse_error, present, request, response, result, without_line_end,
 };
 pub use self::pending::{CallId, IncomingId, PendingTables};
 pub use self::reason::plain_line;

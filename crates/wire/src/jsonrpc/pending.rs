@@ -18,7 +18,7 @@ impl CallId {
     }
 
     /// Accepts only the text that the gateway itself writes.
-    fn parse(raw_id: &RawValue) -> Option<Self> {
+    pub fn parse(raw_id: &RawValue) -> Option<Self> {
         let digits = raw_id.get().bytes().all(|b| b.is_ascii_digit());
         digits.then(|| raw_id.get().parse().ok().map(Self))?
     }
@@ -43,7 +43,7 @@ impl IncomingId {
 pub struct PendingTables {
     next: u64,
     /// The last number of an earlier gateway process on this connection. The calls of that process have no callers.
-    former: u64,
+    earlier: u64,
     outgoing: HashSet<CallId>,
     incoming: HashMap<IncomingId, Box<RawValue>>,
 }
@@ -54,16 +54,16 @@ impl PendingTables {
         self.next
     }
 
-    /// The tables of a connection that an earlier gateway process had. `former`: at least its number of calls. `calls` and
+    /// The tables of a connection that an earlier gateway process had. `earlier`: at least its number of calls. `calls` and
     /// `requests` are those that are still open.
     pub fn restored(
-        former: u64,
+        earlier: u64,
         calls: impl IntoIterator<Item = CallId>,
         requests: impl IntoIterator<Item = (IncomingId, Box<RawValue>)>,
     ) -> Self {
         Self {
-            next: former,
-            former,
+            next: earlier,
+            earlier,
             outgoing: calls.into_iter().collect(),
             incoming: requests.into_iter().collect(),
         }
@@ -75,8 +75,8 @@ impl PendingTables {
     }
 
     /// Whether a response with this raw id answers a call of an earlier gateway process.
-    pub fn is_former_call(&self, raw_id: &RawValue) -> bool {
-        CallId::parse(raw_id).is_some_and(|id| (1..=self.former).contains(&id.0))
+    pub fn is_earlier_call(&self, raw_id: &RawValue) -> bool {
+        CallId::parse(raw_id).is_some_and(|id| (1..=self.earlier).contains(&id.0))
     }
 
     pub fn register_call(&mut self) -> CallId {

@@ -219,7 +219,6 @@ impl PackWriter {
 }
 
 impl Baseline {
-    /// Reads a content. Fails if its pack is damaged.
     pub(super) fn read(&self, folder: &Path, content: &Content) -> Result<Vec<u8>, FileError> {
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a stored content is damaged");
         let name = self.packs.get(content.pack).ok_or_else(damaged)?;

@@ -1,7 +1,6 @@
 //! Takes the baseline of a folder.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use super::baseline::{Baseline, Content, PACK_SUFFIX, PackWriter, Stamp, StoredF
 use super::place::open_entry;
 use super::walk::{ChangeBounds, Found, Visitor, walk};
 use crate::error::FileError;
-use crate::roots::Workspace;
+use crate::roots::{Workspace, remove_folder};
 use crate::stat::Owner;
 use base::types::Timestamp;
 
@@ -46,14 +45,14 @@ pub fn take_baseline(
         previous,
         since,
     } = capture;
-    remove(folder)?;
+    remove_folder(folder)?;
     let mut builder = std::fs::DirBuilder::new();
     builder.mode(0o700).recursive(true).create(folder)?;
     let mut shared = previous.and_then(|previous| share(previous, folder));
-    let packs = shared
-        .as_mut()
-        .map(|shared| std::mem::take(&mut shared.packs));
-    let packs = packs.unwrap_or_default();
+    let packs = match &mut shared {
+        Some(shared) => std::mem::take(&mut shared.packs),
+        None => Vec::new(),
+    };
     let root = workspace.working_directory()?;
     let owner = Owner::of(&root)?;
     let name = format!("{pack}{PACK_SUFFIX}");
@@ -69,25 +68,18 @@ pub fn take_baseline(
         max_file_bytes: bounds.max_file_bytes,
         read_until: Instant::now() + bounds.content_time,
     };
-    let end = walk(root, bounds, &mut recorder)?;
+    let stopped_at = walk(root, bounds, &mut recorder)?;
     let Recorder {
         mut baseline,
         writer,
         ..
     } = recorder;
-    baseline.stopped_at = end.stopped_at;
+    baseline.stopped_at = stopped_at;
     writer.finish()?;
     baseline.packs.push(name);
     remove_unused_packs(&mut baseline, folder);
     baseline.save(folder)?;
     Ok(own_bytes(folder))
-}
-
-fn remove(folder: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome,
-    }
 }
 
 /// Links the packs of an earlier baseline to the new one, and returns the earlier baseline. `None` if it cannot be

@@ -7,8 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, fstat, statat};
-use rustix::io::Errno;
+use rustix::fs::fstat;
 
 use super::baseline::{Baseline, StoredFile};
 use super::place::{open_entry, parent_of, relative_path};
@@ -17,7 +16,7 @@ use crate::error::FileError;
 use crate::roots::{Workspace, open_child};
 use crate::stat::{EntryKind, FileStat, Owner, Precondition};
 use crate::text::text;
-use crate::write::{create_temp_file, lock_name};
+use crate::write::{create_folder, create_temp_file, lock_name};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedText {
@@ -58,10 +57,13 @@ pub fn text_of(
     let baseline = Baseline::load(folder).ok_or(FileError::NotStored)?;
     let path = relative_path(path)?;
     let kind = kind_of(&baseline, &path, stat_current(workspace, &path)?.as_ref())?;
-    let (mut old, mut new, mut etag) = (None, None, None);
+    let mut old = None;
+    let mut new = None;
+    let mut etag = None;
     if kind != ChangeKind::Deleted {
         let (bytes, tag) = read_current(workspace, &path, bounds.max_file_bytes)?;
-        (new, etag) = (Some(bytes), Some(tag));
+        new = Some(bytes);
+        etag = Some(tag);
     }
     if kind != ChangeKind::Added {
         old = Some(read_old(&baseline, folder, baseline.files.get(&path))?);
@@ -164,13 +166,9 @@ pub(super) fn stat_current(
     workspace: &Workspace,
     path: &str,
 ) -> Result<Option<FileStat>, FileError> {
-    let Some((directory, name)) = parent_of(workspace, path)? else {
-        return Ok(None);
-    };
-    match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(stat.into())),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error.into()),
+    match parent_of(workspace, path)? {
+        Some((directory, name)) => FileStat::of_entry(&directory, name),
+        None => Ok(None),
     }
 }
 
@@ -221,7 +219,7 @@ pub(super) fn restore(
     let seen = Seen::of(&directory, name)?;
     expected.check(seen.etag())?;
     if matches!(seen, Seen::Nothing) {
-        // Unlike a rename, this fails if the file was created meanwhile.
+        // Unlike a rename, this fails if another process has created the file since the check.
         let linked = directory.hard_link(&temporary.name, &directory, name);
         linked.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Changed,
@@ -260,15 +258,10 @@ enum Seen {
 
 impl Seen {
     fn of(directory: &Dir, name: &str) -> Result<Self, FileError> {
-        let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => FileStat::from(stat),
-            Err(Errno::NOENT) => return Ok(Self::Nothing),
-            Err(error) => return Err(error.into()),
-        };
-        if stat.kind == EntryKind::Link {
-            Ok(Self::Link)
-        } else {
-            stat.require_regular().map(Self::File)
+        match FileStat::of_entry(directory, name)? {
+            None => Ok(Self::Nothing),
+            Some(stat) if stat.kind == EntryKind::Link => Ok(Self::Link),
+            Some(stat) => stat.require_regular().map(Self::File),
         }
     }
 
@@ -286,20 +279,12 @@ fn create_parent<'a>(workspace: &Workspace, path: &'a str) -> Result<(Dir, &'a s
     let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut directory = workspace.working_directory()?;
     for part in above.split('/').filter(|part| !part.is_empty()) {
-        let created = match directory.create_dir(part) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(error.into()),
-        };
+        create_folder(&directory, part.as_ref())?;
         // A link or a file with this name is an error.
-        let child = open_child(&directory, OsStr::new(part)).map_err(|error| match error {
+        directory = open_child(&directory, part.as_ref()).map_err(|error| match error {
             FileError::Missing => FileError::NotADirectory,
             error => error,
         })?;
-        if created {
-            Owner::of(&directory)?.give(&child)?;
-        }
-        directory = child;
     }
     Ok((directory, name))
 }

@@ -57,14 +57,12 @@ pub fn compare(
         remaining: files.map(|(path, file)| (&**path, file)).collect(),
         changes: BTreeMap::new(),
         unread: Vec::new(),
-        reader: ContentReader {
-            folder,
-            owner,
-            max_bytes: bounds.max_file_bytes,
-        },
+        folder,
+        owner,
+        max_bytes: bounds.max_file_bytes,
     };
-    let end = walk(root, bounds, &mut comparison)?;
-    if let Some(last) = &end.stopped_at {
+    let stopped_at = walk(root, bounds, &mut comparison)?;
+    if let Some(last) = &stopped_at {
         comparison.compare_later(workspace, last, Instant::now() + bounds.walk_time);
     }
     let Comparison {
@@ -99,7 +97,7 @@ pub fn compare(
     };
     let shown = changes.into_iter().take(bounds.max_changes);
     let files = shown.map(changed_file).collect();
-    let incomplete = incomplete(&baseline, end.stopped_at.is_some() || !unread.is_empty());
+    let incomplete = incomplete(&baseline, stopped_at.is_some() || !unread.is_empty());
     Ok(FolderChanges {
         since: baseline.since,
         incomplete,
@@ -154,10 +152,6 @@ struct Comparison<'a> {
     changes: BTreeMap<String, ChangeKind>,
     /// The directories that could not be read.
     unread: Vec<String>,
-    reader: ContentReader<'a>,
-}
-
-struct ContentReader<'a> {
     folder: &'a Path,
     owner: Owner,
     max_bytes: u64,
@@ -195,9 +189,10 @@ impl Comparison<'_> {
             .filter(|path| walk_order(path, last).is_gt())
             .collect();
         for path in later {
-            let stored = self.remaining.remove(path);
-            let stored = stored.filter(|_| Instant::now() < until);
-            if let Some(kind) = stored.and_then(|stored| self.kind_at(workspace, path, stored)) {
+            if let Some(stored) = self.remaining.remove(path)
+                && Instant::now() < until
+                && let Some(kind) = self.kind_at(workspace, path, stored)
+            {
                 self.changes.insert(path.to_owned(), kind);
             }
         }
@@ -222,7 +217,7 @@ impl Comparison<'_> {
                     stat: &stat,
                     ignored: false,
                 };
-                let same = self.reader.is_same(self.baseline, stored, &found);
+                let same = self.is_same(stored, &found);
                 (!same).then_some(ChangeKind::Modified)
             }
             Ok(_) | Err(Errno::NOENT) => Some(ChangeKind::Deleted),
@@ -233,7 +228,7 @@ impl Comparison<'_> {
     /// The change of a regular file, if it has changed.
     fn kind_of(&mut self, found: &Found<'_>) -> Option<ChangeKind> {
         if let Some(stored) = self.remaining.remove(found.path) {
-            let same = self.reader.is_same(self.baseline, stored, found);
+            let same = self.is_same(stored, found);
             return (!same).then_some(ChangeKind::Modified);
         }
         if self.baseline.others.contains(found.path) {
@@ -241,11 +236,9 @@ impl Comparison<'_> {
         }
         (!found.ignored && self.baseline.lacks(found.path)).then_some(ChangeKind::Added)
     }
-}
 
-impl ContentReader<'_> {
     /// Whether a file still has its content. Without a stored content, only the metadata decides.
-    fn is_same(&self, baseline: &Baseline, stored: &StoredFile, found: &Found<'_>) -> bool {
+    fn is_same(&self, stored: &StoredFile, found: &Found<'_>) -> bool {
         let stamp = Stamp::from(found.stat);
         if stamp == stored.stamp && (stored.settled || stored.content.is_none()) {
             return true;
@@ -260,7 +253,7 @@ impl ContentReader<'_> {
         };
         usize::try_from(stamp.size) == Ok(content.bytes)
             && now().is_ok_and(|now| {
-                baseline
+                self.baseline
                     .read(self.folder, content)
                     .is_ok_and(|old| now == old)
             })
@@ -282,8 +275,9 @@ pub(super) fn count_lines(old: &str, new: &str, until: Instant) -> (u64, u64) {
     let parts = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, until);
     let different = parts.iter().filter(|part| part.tag() != DiffTag::Equal);
     different.fold((0, 0), |(added, deleted), part| {
-        let (new, old) = (part.new_range().len(), part.old_range().len());
-        (added + new as u64, deleted + old as u64)
+        let new = part.new_range().len() as u64;
+        let old = part.old_range().len() as u64;
+        (added + new, deleted + old)
     })
 }
 
@@ -324,7 +318,8 @@ mod lines_tests {
             }
             text
         };
-        let (old, new) = (text(1), text(2));
+        let old = text(1);
+        let new = text(2);
         let start = Instant::now();
         let (added, deleted) = count_lines(&old, &new, start + Duration::from_millis(200));
         assert!(added > 0 && deleted > 0);

@@ -8,10 +8,8 @@ use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 
 use crate::error::FileError;
 use crate::read::OpenFile;
-use crate::roots::normalize;
-use crate::roots::{Workspace, open_child};
-use crate::stat::FileStat;
-use crate::stat::Owner;
+use crate::roots::{Workspace, normalize, open_child};
+use crate::stat::{FileStat, Owner};
 
 /// Opens a regular file of a directory that is not a link. `owner` is the owner of the folder.
 pub(super) fn open_entry(

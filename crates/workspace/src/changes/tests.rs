@@ -58,7 +58,8 @@ impl Ground {
         since: Timestamp,
         bounds: &ChangeBounds,
     ) -> u64 {
-        let (folder, previous) = (self.folder(name), previous.map(|name| self.folder(name)));
+        let folder = self.folder(name);
+        let previous = previous.map(|name| self.folder(name));
         let capture = Capture {
             folder: &folder,
             pack: name,

@@ -4,7 +4,6 @@
 //! reaches a bound has therefore visited exactly the paths up to one position of this order.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::rules::IgnoreRules;
 use crate::error::FileError;
 use crate::roots::open_child;
 use crate::stat::Owner;
-use crate::tree::{join, trim_names};
+use crate::tree::{Names, join, trim_names};
 
 /// The maximum depth of a walk, and its number of open directories.
 const DEPTH: usize = 64;
@@ -46,20 +45,11 @@ pub(super) trait Visitor {
     fn skip(&mut self, path: &str);
 }
 
-/// How far a walk came.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct WalkEnd {
-    /// The last visited path, if the walk stopped at a bound. It visited no later path.
-    pub(super) stopped_at: Option<String>,
-}
-
 /// The directories from the folder down to the current one.
 struct Level {
     directory: Dir,
     path: String,
-    names: VecDeque<String>,
-    /// Whether names were discarded.
-    truncated: bool,
+    names: Names,
     rules: IgnoreRules,
     /// Whether everything below is ignored.
     ignored: bool,
@@ -73,12 +63,12 @@ struct Budget {
     until: Instant,
 }
 
-/// Walks through a folder.
+/// Walks through a folder. Returns the last visited path if the walk stopped at a bound: it visited no later path.
 pub(super) fn walk(
     root: Dir,
     bounds: &ChangeBounds,
     visitor: &mut impl Visitor,
-) -> Result<WalkEnd, FileError> {
+) -> Result<Option<String>, FileError> {
     let owner = Owner::of(&root)?;
     let mut budget = Budget {
         names: bounds.max_names,
@@ -88,16 +78,16 @@ pub(super) fn walk(
     let mut levels = vec![Level::open(root, String::new(), false, owner, budget)?];
     let mut last = String::new();
     while let Some(level) = levels.last_mut() {
-        let Some(name) = level.names.pop_front() else {
-            if level.truncated {
-                return Ok(WalkEnd::at(last));
+        let Some(name) = level.names.names.pop_front() else {
+            if level.names.truncated {
+                return Ok(Some(last));
             }
             levels.pop();
             continue;
         };
         let path = join(&level.path, &name);
         if !budget.spend(&path) {
-            return Ok(WalkEnd::at(last));
+            return Ok(Some(last));
         }
         if let Ok(stat) = statat(&level.directory, &*name, AtFlags::SYMLINK_NOFOLLOW) {
             let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
@@ -112,12 +102,8 @@ pub(super) fn walk(
             if visitor.visit(&found) && is_directory {
                 match Level::below(&levels, &found, owner, budget) {
                     Some(level) => {
-                        let unused = budget.names.saturating_sub(level.names.len());
-                        let levels_up = levels.iter_mut();
-                        trim_names(
-                            levels_up.map(|level| (&mut level.names, &mut level.truncated)),
-                            unused,
-                        );
+                        let unused = budget.names.saturating_sub(level.names.names.len());
+                        trim_names(levels.iter_mut().map(|level| &mut level.names), unused);
                         levels.push(level);
                     }
                     None => visitor.skip(&path),
@@ -126,14 +112,7 @@ pub(super) fn walk(
         }
         last = path;
     }
-    Ok(WalkEnd::default())
-}
-
-impl WalkEnd {
-    fn at(last: String) -> Self {
-        let stopped_at = Some(last);
-        Self { stopped_at }
-    }
+    Ok(None)
 }
 
 impl Level {
@@ -144,14 +123,15 @@ impl Level {
         owner: Owner,
         budget: Budget,
     ) -> Result<Self, FileError> {
-        let (names, truncated) = read_names(&directory, budget)?;
-        let rules = IgnoreRules::of(&directory, owner);
+        let may_continue = |at: usize| {
+            at % NAMES_BETWEEN_CHECKS != NAMES_BETWEEN_CHECKS - 1 || Instant::now() < budget.until
+        };
+        let is_visited = |name: &str| name != ".git";
         Ok(Self {
+            names: Names::read(&directory, budget.names, is_visited, may_continue)?,
+            rules: IgnoreRules::of(&directory, owner),
             directory,
             path,
-            names,
-            truncated,
-            rules,
             ignored,
         })
     }
@@ -173,7 +153,8 @@ impl Budget {
         let (Some(names), Some(path_bytes)) = (names, path_bytes) else {
             return false;
         };
-        (self.names, self.path_bytes) = (names, path_bytes);
+        self.names = names;
+        self.path_bytes = path_bytes;
         Instant::now() < self.until
     }
 }
@@ -189,25 +170,6 @@ fn is_ignored(levels: &[Level], path: &str, is_directory: bool) -> bool {
     above || decided.unwrap_or(false)
 }
 
-/// The first names of a directory in order, and whether there are more. Skips `.git`, and names that are not UTF-8.
-fn read_names(directory: &Dir, budget: Budget) -> Result<(VecDeque<String>, bool), FileError> {
-    let (mut kept, mut truncated) = (BTreeSet::new(), false);
-    for (at, entry) in directory.entries()?.enumerate() {
-        if at % NAMES_BETWEEN_CHECKS == NAMES_BETWEEN_CHECKS - 1 && Instant::now() >= budget.until {
-            // The names are not in order, so none of them may be visited.
-            return Ok((VecDeque::new(), true));
-        }
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
-        if name != ".git" && kept.insert(name) && kept.len() > budget.names {
-            kept.pop_last();
-            truncated = true;
-        }
-    }
-    Ok((kept.into_iter().collect(), truncated))
-}
-
 /// Compares two paths in the order of a walk.
 pub(super) fn walk_order(a: &str, b: &str) -> Ordering {
     a.split('/').cmp(b.split('/'))
@@ -218,7 +180,6 @@ pub(super) fn walk_order(a: &str, b: &str) -> Ordering {
 pub struct ChangeBounds {
     /// The maximum number of names that a walk visits.
     pub max_names: usize,
-    /// The maximum number of bytes of their paths.
     pub max_path_bytes: usize,
     /// The maximum size of a file whose content is stored or compared, in bytes.
     pub max_file_bytes: u64,

@@ -36,7 +36,7 @@ fn messages(history: u64, kind: &str, members: &str) -> Vec<Value> {
 fn messages_for(client: &Client, history: u64, kind: &str, members: &str) -> Vec<Value> {
     let frame = frame(5, kind, Some(1), TIME, members);
     let event = EventRef::parse(5, &frame).unwrap();
-    let projector = Projector::new(SESSION.parse().unwrap(), client, (history, history));
+    let projector = Projector::new(SESSION.parse().unwrap(), client, history, history);
     let messages = projector.messages(&event, None, |request| request == RequestId::new(9));
     messages
         .iter()
@@ -55,7 +55,7 @@ fn updates_keep_the_bytes_and_the_members_of_the_agent() {
     let frame = frame(5, "session.update", Some(1), TIME, members);
     let event = EventRef::parse(5, &frame).unwrap();
     let client = client(&[], Capabilities::default());
-    let projector = Projector::new(SESSION.parse().unwrap(), &client, (0, 0));
+    let projector = Projector::new(SESSION.parse().unwrap(), &client, 0, 0);
     let [message] = &projector.messages(&event, None, |_| false)[..] else {
         panic!("one message")
     };
@@ -209,7 +209,7 @@ fn draft_messages(role: Role, history: u64, kind: &str, members: &str) -> Vec<Va
     let frame = frame(5, kind, Some(1), TIME, members);
     let event = EventRef::parse(5, &frame).unwrap();
     let projector =
-        Projector::new(SESSION.parse().unwrap(), &client, (history, history)).with_role(role);
+        Projector::new(SESSION.parse().unwrap(), &client, history, history).with_role(role);
     let messages = projector.messages(&event, None, |request| request == RequestId::new(9));
     messages
         .iter()
@@ -327,7 +327,7 @@ proptest! {
             let client = client(&[], Capabilities::default());
             let frame = frame(seq, kind, None, TIME, &members);
             let event = EventRef::parse(seq, &frame).unwrap();
-            let projector = Projector::new(SESSION.parse().unwrap(), &client, (0, 0));
+            let projector = Projector::new(SESSION.parse().unwrap(), &client, 0, 0);
             for message in projector.messages(&event, None, |_| false) {
                 prop_assert!(!message.contains(&b'\n'));
                 let value: Value = serde_json::from_slice(&message).unwrap();

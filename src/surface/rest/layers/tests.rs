@@ -10,11 +10,11 @@ use super::*;
 use crate::server::{Acceptor, BoundListeners, serve};
 use crate::stream::StreamWorkers;
 use base::shutdown::Shutdown;
-use base::types::Limits;
 
 fn acceptor() -> Acceptor {
     Acceptor {
-        limits: Arc::new(Limits::default()),
+        limits: Arc::default(),
+        stream_limits: Arc::default(),
         proxies: Vec::new(),
         require_proxy: false,
         stream_workers: StreamWorkers::start().unwrap(),
@@ -33,7 +33,8 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
 async fn request(stream: &mut TcpStream, path: &str, last: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let (mut answer, mut chunk) = (String::new(), [0; 1024]);
+    let mut answer = String::new();
+    let mut chunk = [0; 1024];
     while !answer.contains(last) {
         match in_time(stream.read(&mut chunk)).await {
             Ok(0) | Err(_) => break,

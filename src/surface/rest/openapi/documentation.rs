@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::openapi::content::{Content, ContentBuilder};
 use utoipa::openapi::external_docs::ExternalDocs;
@@ -18,7 +17,7 @@ use utoipa::openapi::{Header, HeaderBuilder, Info, OpenApi, Ref, RefOr, Response
 use base::types::Scope;
 use events::api::ProblemCode::{self, self as C};
 
-/// The content of `document.json`, and the examples of `examples.json` by operation id.
+/// The content of `document.json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Documentation {
@@ -31,8 +30,6 @@ pub(super) struct Documentation {
     /// All parameters. A path parameter has its name as key.
     parameters: HashMap<String, Parameter>,
     tags: Vec<TagDocs>,
-    #[serde(skip)]
-    examples: HashMap<String, Examples>,
 }
 
 /// A tag and its operations, by operation id.
@@ -58,13 +55,14 @@ struct OperationDocs {
     calls_agent: bool,
     /// The problems that only this operation has.
     problems: Vec<ProblemCode>,
+    examples: Examples,
 }
 
+/// An example of the request body, and of each success body by status.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 struct Examples {
     request: Option<Value>,
-    #[serde(default)]
     responses: HashMap<String, Value>,
 }
 
@@ -82,11 +80,7 @@ const AGENT_CODES: [ProblemCode; 8] = [
 
 impl Documentation {
     pub(super) fn load() -> Self {
-        let examples = parse(include_str!("examples.json"));
-        Self {
-            examples,
-            ..parse(include_str!("document.json"))
-        }
+        serde_json::from_str(include_str!("document.json")).expect("the file matches its type")
     }
 
     /// Sets the members of the document that are not operations or schemas.
@@ -97,12 +91,9 @@ impl Documentation {
         document.components.get_or_insert_default().security_schemes = self.security_schemes;
         document.external_docs = Some(self.external_docs);
         let tag = |tag: TagDocs| {
-            let docs = Some(tag.external_docs);
-            TagBuilder::new()
-                .name(tag.name)
-                .description(Some(tag.description))
-                .external_docs(docs)
-                .build()
+            let builder = TagBuilder::new().name(tag.name);
+            let builder = builder.description(Some(tag.description));
+            builder.external_docs(Some(tag.external_docs)).build()
         };
         document.tags = Some(self.tags.into_iter().map(tag).collect());
     }
@@ -110,104 +101,86 @@ impl Documentation {
     /// Adds the tag, the parameters, the security requirement, the response headers, the examples, and every
     /// problem that the operation can return.
     pub(super) fn complete_operation(&self, path: &str, method: &str, operation: &mut Operation) {
-        let id = operation
-            .operation_id
-            .clone()
-            .expect("a handler names its operation");
-        let found = self
-            .tags
-            .iter()
-            .find_map(|tag| Some((&tag.name, tag.operations.get(&id)?)));
-        let (tag, docs) = found.expect("`document.json` has every operation");
+        let id = operation.operation_id.clone();
+        let id = id.expect("a handler names its operation");
+        let mut tags = self.tags.iter();
+        let found = tags.find_map(|tag| Some((&tag.name, tag.operations.get(&id)?)));
+        let (tag, docs) = found.expect("`document.json` contains every operation");
         operation.tags = Some(vec![tag.clone()]);
-        let in_path = path
-            .split('/')
-            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let parts = path.split('/');
+        let in_path = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let keys = in_path.chain(docs.parameters.iter().map(String::as_str));
-        let parameters: Vec<_> = keys
-            .map(|key| RefOr::T(self.parameters[key].clone()))
-            .collect();
+        let parameters = keys.map(|key| RefOr::T(self.parameters[key].clone()));
+        let parameters: Vec<_> = parameters.collect();
         operation.parameters = (!parameters.is_empty()).then_some(parameters);
-        let public = !path.starts_with("/v1");
-        let credentials = [("key", !public), ("ticket", docs.ticket)]
-            .into_iter()
-            .filter(|(_, used)| *used);
-        let requirement = |(name, _)| SecurityRequirement::new(name, docs.scope.map(Scope::name));
-        operation.security = Some(credentials.map(requirement).collect());
+        let requirement = |name| SecurityRequirement::new(name, docs.scope.map(Scope::name));
+        let mut security = Vec::new();
+        if path.starts_with("/v1") {
+            security.push(requirement("key"));
+        }
+        if docs.ticket {
+            security.push(requirement("ticket"));
+        }
+        operation.security = Some(security);
         for (status, headers) in &docs.headers {
             let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) else {
                 panic!("`document.json` has headers of the unknown response {status} of {id}");
             };
-            let text =
-                |(name, description): (&String, &String)| (name.clone(), text_header(description));
-            response.headers.extend(headers.iter().map(text));
+            for (name, description) in headers {
+                let header = text_header(description);
+                response.headers.insert(name.clone(), header);
+            }
         }
         let codes = problem_codes(docs, path, method, operation.request_body.is_some());
         for codes in codes.chunk_by(|a, b| a.status() == b.status()) {
             let status = codes[0].status().to_string();
-            let response = self.problem_response(&status, codes);
-            operation
-                .responses
-                .responses
-                .insert(status, response.into());
+            let response = self.problem_response(&status, codes).into();
+            operation.responses.responses.insert(status, response);
         }
         for response in operation.responses.responses.values_mut() {
             if let RefOr::T(response) = response {
-                let header = text_header(
-                    "The id of the request: that of the request's header, or a new one.",
-                );
-                response
-                    .headers
-                    .insert(String::from("X-Request-Id"), header);
+                let description =
+                    "The id of the request: that of the request's header, or a new one.";
+                let header = text_header(description);
+                response.headers.insert("X-Request-Id".to_owned(), header);
             }
         }
-        if let Some(examples) = self.examples.get(&id) {
-            examples.add_to(operation);
-        }
+        docs.examples.add_to(operation);
     }
 
     fn problem_response(&self, status: &str, codes: &[ProblemCode]) -> Response {
-        let names: Vec<String> = codes
-            .iter()
-            .map(|code| format!("`{}`", code.as_str()))
-            .collect();
-        let content = ContentBuilder::new()
-            .schema(Some(Ref::from_schema_name("Problem")))
-            .build();
+        let names = codes.iter().map(|code| format!("`{}`", code.as_str()));
+        let names: Vec<String> = names.collect();
+        let schema = Ref::from_schema_name("Problem");
+        let content = ContentBuilder::new().schema(Some(schema)).build();
         let response = ResponseBuilder::new().description(names.join(", "));
-        let mut response = response
-            .content("application/problem+json", content)
-            .build();
-        response.headers.extend(
-            self.problem_headers
-                .get(status)
-                .cloned()
-                .unwrap_or_default(),
-        );
+        let response = response.content("application/problem+json", content);
+        let mut response = response.build();
+        if let Some(headers) = self.problem_headers.get(status) {
+            response.headers.extend(headers.clone());
+        }
         response
     }
 }
 
 impl Examples {
     fn add_to(&self, operation: &mut Operation) {
-        let set = |content: &mut RefOr<Content>, example: &Value| {
-            if let RefOr::T(content) = content {
-                content.example = Some(example.clone());
-            }
-        };
         if let (Some(example), Some(RefOr::T(body))) = (&self.request, &mut operation.request_body)
         {
-            body.content
-                .values_mut()
-                .for_each(|content| set(content, example));
+            set_example(body.content.values_mut(), example);
         }
         for (status, example) in &self.responses {
             if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
-                response
-                    .content
-                    .values_mut()
-                    .for_each(|content| set(content, example));
+                set_example(response.content.values_mut(), example);
             }
+        }
+    }
+}
+
+fn set_example<'a>(contents: impl Iterator<Item = &'a mut RefOr<Content>>, example: &Value) {
+    for content in contents {
+        if let RefOr::T(content) = content {
+            content.example = Some(example.clone());
         }
     }
 }
@@ -216,28 +189,21 @@ impl Examples {
 /// those that it declares.
 fn problem_codes(docs: &OperationDocs, path: &str, method: &str, body: bool) -> Vec<ProblemCode> {
     let mut codes = vec![C::Malformed, C::MisdirectedRequest, C::Internal];
-    let shapes: [(bool, &[ProblemCode]); 5] = [
-        (
-            path.starts_with("/v1"),
-            &[C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid],
-        ),
-        (path.contains('{'), &[C::NotFound]),
-        (
-            body,
-            &[C::TooLarge, C::UnsupportedMediaType, C::BodyMemoryFull],
-        ),
-        (
-            path.starts_with("/v1/sessions") && method != "get",
-            &[C::Draining, C::PoolFull, C::StorageFull],
-        ),
-        (docs.calls_agent, &AGENT_CODES),
-    ];
-    codes.extend(
-        shapes
-            .into_iter()
-            .filter(|(holds, _)| *holds)
-            .flat_map(|(_, codes)| codes),
-    );
+    if path.starts_with("/v1") {
+        codes.extend([C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid]);
+    }
+    if path.contains('{') {
+        codes.push(C::NotFound);
+    }
+    if body {
+        codes.extend([C::TooLarge, C::UnsupportedMediaType, C::BodyMemoryFull]);
+    }
+    if path.starts_with("/v1/sessions") && method != "get" {
+        codes.extend([C::Draining, C::PoolFull, C::StorageFull]);
+    }
+    if docs.calls_agent {
+        codes.extend(AGENT_CODES);
+    }
     codes.extend(&docs.problems);
     if method == "get" && path.ends_with("/events/stream") {
         // An EventSource does not reconnect after these statuses, so a stream reports them in an event.
@@ -255,8 +221,4 @@ fn text_header(description: &str) -> RefOr<Header> {
         .description(Some(description))
         .build()
         .into()
-}
-
-fn parse<T: DeserializeOwned>(json: &str) -> T {
-    serde_json::from_str(json).expect("the file matches its type")
 }

@@ -1,5 +1,5 @@
 //! The OpenAPI document: the operations that the routes declare, completed with the documentation in
-//! `document.json` and `examples.json`.
+//! `document.json`.
 //!
 //! Code generators constrain the document. `scripts/clients` generates clients, compiles them and runs them.
 //!
@@ -20,12 +20,11 @@ use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 
 use self::documentation::Documentation;
-use self::open_responses::operations;
 use super::routes::api_router;
 use crate::surface::http::etag;
 use base::schema::JSON_SCHEMAS;
-use base::types::{AgentName, PromptId, PublicPath, RequestId, SessionId, TerminalId};
-use events::api::Problem;
+use base::types::{AgentName, PromptId, RequestId, SessionId, TerminalId};
+use events::api::{Problem, PublicPath};
 use events::event::{AuditLogEvent, SessionEvent};
 
 mod documentation;
@@ -51,27 +50,24 @@ pub(super) fn document_below(public: &PublicPath) -> Document {
     let Document { json, etag } = served_document();
     let docs = format!("\"{}", public.join("/docs/"));
     let server = format!("\"url\": \"{}\"", public.join("/"));
-    let json = json
-        .replace("\"../docs/", &docs)
-        .replacen("\"url\": \"/\"", &server, 1);
+    let json = json.replace("\"../docs/", &docs);
+    let json = json.replacen("\"url\": \"/\"", &server, 1);
     // The path does not change while the gateway runs, and another document has another hash.
     let path = Sha256::digest(public.join(""));
     let hash = Sha256::new()
         .chain_update(etag.as_bytes())
-        .chain_update(path)
-        .finalize();
+        .chain_update(path);
     Document {
         json,
-        etag: self::etag(&hash.into()),
+        etag: self::etag(&hash.finalize().into()),
     }
 }
 
 pub fn document_json() -> String {
-    let mut text = document()
-        .to_pretty_json()
-        .expect("the document has only string keys");
-    text.push('\n');
-    text
+    let mut document = serde_json::to_value(document()).expect("the document has only string keys");
+    open_responses::open_raw_objects(&mut document["components"]["schemas"]);
+    open_responses::open_responses(&mut document);
+    format!("{document:#}\n")
 }
 
 /// The schemas that no operation names directly.
@@ -99,17 +95,21 @@ fn document() -> OpenApi {
         .map(|(path, item)| (path.replace("{*", "{"), item))
         .collect();
     for (path, item) in &mut document.paths.paths {
-        for (method, operation) in operations(item) {
-            documentation.complete_operation(path, method, operation);
+        let operations = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("delete", &mut item.delete),
+            ("patch", &mut item.patch),
+        ];
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                documentation.complete_operation(path, method, operation);
+            }
         }
     }
     let components = document.components.get_or_insert_default();
     components.schemas.extend(JSON_SCHEMAS.clone());
-    components
-        .schemas
-        .values_mut()
-        .for_each(open_responses::open_raw_objects);
-    open_responses::open_responses(&mut document);
     documentation.complete_document(&mut document);
     document
 }
@@ -153,7 +153,6 @@ mod tests {
                 .collect::<BTreeSet<_>>(),
             operations
         );
-        assert!(keys(&parse(include_str!("examples.json"))).is_subset(&operations));
         let in_path = paths.keys().flat_map(|path| path.split('/'));
         let in_path = in_path.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let others = documented

@@ -8,57 +8,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use utoipa::openapi::content::Content;
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::{
-    AdditionalProperties, AnyOf, AnyOfBuilder, ArrayItems, Object, ObjectBuilder, Schema,
-    SchemaType, Type,
-};
-use utoipa::openapi::{OpenApi, PathItem, Ref, RefOr};
+use serde_json::{Value, json};
 
 type Names = BTreeSet<String>;
 
 const SCHEMAS: &str = "#/components/schemas/";
 
-pub(super) fn open_responses(document: &mut OpenApi) {
-    let mut components = document.components.take().unwrap_or_default();
-    let schemas = &mut components.schemas;
-    let graph: BTreeMap<String, Names> = schemas
+pub(super) fn open_responses(document: &mut Value) {
+    let Value::Object(mut schemas) = document["components"]["schemas"].take() else {
+        panic!("the document has schemas");
+    };
+    let graph = schemas
         .iter()
-        .map(|(name, schema)| (name.clone(), references(schema)))
-        .collect();
+        .map(|(name, schema)| (name.clone(), references(schema)));
+    let graph: BTreeMap<String, Names> = graph.collect();
     let mut in_requests = Names::new();
-    each_request_schema(document, &mut |schema| {
-        in_requests.extend(references(schema));
+    each_part(document, &["parameters", "requestBody"], &mut |part| {
+        in_requests.extend(references(part));
     });
     let in_requests = reachable(&graph, in_requests);
     let mut in_responses = Names::new();
-    each_response_schema(document, &mut |schema| {
-        in_responses.extend(references(schema));
+    each_part(document, &["responses"], &mut |part| {
+        in_responses.extend(references(part));
     });
     // A schema that no operation names belongs to an event.
-    in_responses.extend(
-        graph
-            .keys()
-            .filter(|name| !in_requests.contains(*name))
-            .cloned(),
-    );
+    let of_events = graph.keys().filter(|name| !in_requests.contains(*name));
+    in_responses.extend(of_events.cloned());
     let in_responses = reachable(&graph, in_responses);
 
-    let open: Names = in_responses
+    let open = in_responses
         .iter()
-        .filter(|name| schemas.get(*name).is_some_and(is_closed))
-        .cloned()
-        .collect();
-    let split: Names = in_requests
-        .intersection(&in_responses)
-        .filter(|name| !open.contains(*name) && reaches(&graph, name, &open))
-        .cloned()
-        .collect();
+        .filter(|name| schemas.get(*name).is_some_and(is_closed));
+    let open: Names = open.cloned().collect();
+    let contains_open =
+        |name: &&String| !reachable(&graph, graph[*name].clone()).is_disjoint(&open);
+    let in_both = in_requests.intersection(&in_responses);
+    let split = in_both.filter(|name| !open.contains(*name) && contains_open(name));
+    let split: Names = split.cloned().collect();
     let mut rename = |location: &mut String| {
-        let Some(name) = location.strip_prefix(SCHEMAS) else {
-            return;
-        };
+        let name = &location[SCHEMAS.len()..];
         if open.contains(name) {
             *location = format!("{SCHEMAS}Known{name}");
         } else if split.contains(name) {
@@ -75,75 +63,50 @@ pub(super) fn open_responses(document: &mut OpenApi) {
         visit(&mut input, &mut rename);
         schemas.insert(format!("{name}Input"), input);
     }
-    each_request_schema(document, &mut |schema| visit(schema, &mut rename));
+    each_part(document, &["parameters", "requestBody"], &mut |part| {
+        visit(part, &mut rename);
+    });
     for name in &open {
-        let known = format!("Known{name}");
-        let opened = open_schema(name, &schemas[name]);
-        if let Some(closed) = schemas.insert(name.clone(), Schema::AnyOf(opened.union).into()) {
-            schemas.insert(known, closed);
-        }
-        if let Some(unknown) = opened.unknown {
-            schemas.insert(format!("Unknown{name}"), unknown.into());
-        }
-    }
-    document.components = Some(components);
-}
-
-struct Opened {
-    union: AnyOf,
-    unknown: Option<Schema>,
-}
-
-fn open_schema(name: &str, closed: &RefOr<Schema>) -> Opened {
-    let union = AnyOfBuilder::new().item(Ref::from_schema_name(format!("Known{name}")));
-    let RefOr::T(Schema::OneOf(one_of)) = closed else {
-        let description = match closed {
-            RefOr::T(Schema::Object(object)) => object.description.clone(),
-            _ => None,
+        let reference = |kind: &str| json!({ "$ref": format!("{SCHEMAS}{kind}{name}") });
+        let closed = schemas[name].clone();
+        let is_union = closed["oneOf"].is_array();
+        let other = if is_union {
+            reference("Unknown")
+        } else {
+            json!({ "type": "string" })
         };
-        let any = ObjectBuilder::new().schema_type(Type::String).build();
-        let union = union.item(any).description(description).build();
-        return Opened {
-            union,
-            unknown: None,
-        };
-    };
-    let union = union
-        .item(Ref::from_schema_name(format!("Unknown{name}")))
-        .description(one_of.description.clone())
-        .build();
-    let tag = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .description(Some("A value that this document does not list."))
-        .build();
-    let unknown = ObjectBuilder::new()
-        .schema_type(Type::Object)
-        .property("type", tag)
-        .required("type")
-        .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-        .description(Some(
-            "A member of the union that a later version added. Ignore it.",
-        ))
-        .build();
-    Opened {
-        union,
-        unknown: Some(unknown.into()),
+        let mut opened = json!({ "anyOf": [reference("Known"), other] });
+        if let Some(description) = closed.get("description") {
+            opened["description"] = description.clone();
+        }
+        if is_union {
+            let unknown = json!({
+                "type": "object",
+                "description": "A member of the union that a later version added. Ignore it.",
+                "required": ["type"],
+                "properties": {
+                    "type": { "type": "string", "description": "A value that this document does not list." },
+                },
+                "additionalProperties": true,
+            });
+            schemas.insert(format!("Unknown{name}"), unknown);
+        }
+        schemas.insert(format!("Known{name}"), closed);
+        schemas.insert(name.clone(), opened);
     }
+    schemas.sort_keys();
+    document["components"]["schemas"] = schemas.into();
 }
 
 /// An enum of strings, or a union with a tag.
-fn is_closed(schema: &RefOr<Schema>) -> bool {
-    match schema {
-        RefOr::T(Schema::Object(object)) => object.enum_values.is_some(),
-        RefOr::T(Schema::OneOf(union)) => union.discriminator.is_some(),
-        _ => false,
-    }
+fn is_closed(schema: &Value) -> bool {
+    schema["enum"].is_array() || schema["oneOf"].is_array() && schema["discriminator"].is_object()
 }
 
-fn references(schema: &RefOr<Schema>) -> Names {
+fn references(value: &Value) -> Names {
     let mut names = Names::new();
-    visit(&mut schema.clone(), &mut |location| {
-        names.extend(location.strip_prefix(SCHEMAS).map(str::to_owned));
+    visit(&mut value.clone(), &mut |location| {
+        names.insert(location[SCHEMAS.len()..].to_owned());
     });
     names
 }
@@ -159,123 +122,50 @@ fn reachable(graph: &BTreeMap<String, Names>, from: Names) -> Names {
     found
 }
 
-fn reaches(graph: &BTreeMap<String, Names>, name: &str, targets: &Names) -> bool {
-    !reachable(graph, graph[name].clone()).is_disjoint(targets)
-}
-
-fn each_request_schema(document: &mut OpenApi, act: &mut dyn FnMut(&mut RefOr<Schema>)) {
-    let items = document.paths.paths.values_mut();
-    for operation in items.flat_map(operations).map(|(_, operation)| operation) {
-        for parameter in operation.parameters.iter_mut().flatten() {
-            if let RefOr::T(parameter) = parameter {
-                parameter.schema.iter_mut().for_each(&mut *act);
-            }
-        }
-        if let Some(RefOr::T(body)) = &mut operation.request_body {
-            each_content_schema(body.content.values_mut(), act);
-        }
-    }
-}
-
-fn each_response_schema(document: &mut OpenApi, act: &mut dyn FnMut(&mut RefOr<Schema>)) {
-    let items = document.paths.paths.values_mut();
-    for operation in items.flat_map(operations).map(|(_, operation)| operation) {
-        for response in operation.responses.responses.values_mut() {
-            if let RefOr::T(response) = response {
-                each_content_schema(response.content.values_mut(), act);
+/// Calls `act` for these members of each operation.
+fn each_part(document: &mut Value, members: &[&str], act: &mut dyn FnMut(&mut Value)) {
+    let items = document["paths"]
+        .as_object_mut()
+        .into_iter()
+        .flat_map(|paths| paths.values_mut());
+    let operations = items
+        .filter_map(Value::as_object_mut)
+        .flat_map(|item| item.values_mut());
+    for operation in operations {
+        for member in members {
+            if let Some(part) = operation.get_mut(member) {
+                act(part);
             }
         }
     }
 }
 
-fn each_content_schema<'a>(
-    contents: impl Iterator<Item = &'a mut RefOr<Content>>,
-    act: &mut dyn FnMut(&mut RefOr<Schema>),
-) {
-    for content in contents {
-        if let RefOr::T(content) = content {
-            content.schema.iter_mut().for_each(&mut *act);
-        }
-    }
-}
-
-fn visit(schema: &mut RefOr<Schema>, act: &mut dyn FnMut(&mut String)) {
-    let schema = match schema {
-        RefOr::Ref(reference) => return act(&mut reference.ref_location),
-        RefOr::T(schema) => schema,
-    };
-    match schema {
-        Schema::Object(object) => {
-            for property in object.properties.values_mut() {
-                visit(property, act);
-            }
-            if let Some(AdditionalProperties::RefOr(values)) =
-                object.additional_properties.as_deref_mut()
-            {
-                visit(values, act);
-            }
-        }
-        Schema::Array(array) => {
-            if let ArrayItems::RefOrSchema(items) = &mut array.items {
-                visit(items, act);
-            }
-        }
-        Schema::OneOf(union) => {
-            union.items.iter_mut().for_each(|item| visit(item, act));
-            if let Some(discriminator) = &mut union.discriminator {
-                discriminator.mapping.values_mut().for_each(act);
-            }
-        }
-        Schema::AllOf(union) => union.items.iter_mut().for_each(|item| visit(item, act)),
-        Schema::AnyOf(union) => union.items.iter_mut().for_each(|item| visit(item, act)),
+/// Calls `act` for the location of each reference to a schema.
+fn visit(value: &mut Value, act: &mut dyn FnMut(&mut String)) {
+    match value {
+        Value::String(text) if text.starts_with(SCHEMAS) => act(text),
+        Value::Object(members) => members.values_mut().for_each(|member| visit(member, act)),
+        Value::Array(items) => items.iter_mut().for_each(|item| visit(item, act)),
         _ => {}
     }
-}
-
-pub(super) fn operations(
-    item: &mut PathItem,
-) -> impl Iterator<Item = (&'static str, &mut Operation)> {
-    [
-        ("get", &mut item.get),
-        ("put", &mut item.put),
-        ("post", &mut item.post),
-        ("delete", &mut item.delete),
-        ("patch", &mut item.patch),
-    ]
-    .into_iter()
-    .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
 /// Allows any member in objects that declare no members. Otherwise code generators treat them as empty
 /// objects.
-pub(super) fn open_raw_objects(schema: &mut RefOr<Schema>) {
-    let RefOr::T(schema) = schema else { return };
-    match schema {
-        Schema::Object(object) => {
-            if is_object(object)
-                && object.properties.is_empty()
-                && object.additional_properties.is_none()
-            {
-                object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true)));
-            }
-            object.properties.values_mut().for_each(open_raw_objects);
-        }
-        Schema::Array(array) => {
-            if let ArrayItems::RefOrSchema(items) = &mut array.items {
-                open_raw_objects(items);
-            }
-        }
-        Schema::OneOf(union) => union.items.iter_mut().for_each(open_raw_objects),
-        Schema::AllOf(union) => union.items.iter_mut().for_each(open_raw_objects),
-        Schema::AnyOf(union) => union.items.iter_mut().for_each(open_raw_objects),
-        _ => {}
+pub(super) fn open_raw_objects(schema: &mut Value) {
+    let kind = &schema["type"];
+    let kinds = kind
+        .as_array()
+        .map_or(std::slice::from_ref(kind), Vec::as_slice);
+    let is_raw = kinds.iter().any(|kind| kind == "object")
+        && schema.get("properties").is_none()
+        && schema.get("additionalProperties").is_none();
+    if is_raw {
+        schema["additionalProperties"] = true.into();
     }
-}
-
-fn is_object(object: &Object) -> bool {
-    match &object.schema_type {
-        SchemaType::Type(only) => *only == Type::Object,
-        SchemaType::Array(types) => types.contains(&Type::Object),
-        SchemaType::AnyValue => false,
+    match schema {
+        Value::Object(members) => members.values_mut().for_each(open_raw_objects),
+        Value::Array(items) => items.iter_mut().for_each(open_raw_objects),
+        _ => {}
     }
 }

@@ -1,30 +1,60 @@
-//! `/v1/agents`: the catalogue of agents.
+//! `/v1/agents`: the catalogue of agents, and the sign-in to an agent.
 
-use std::num::ParseIntError;
+use std::borrow::Cow;
+use std::num::{NonZeroU16, ParseIntError};
 use std::str::FromStr;
+use std::sync::Arc;
 
-use axum::Json;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::registry::{Entry, ListingError};
-use crate::surface::http::{ApiError, ApiRequest, CanAdmin, CanRead, Gateway, JsonBody, Params};
-use agents::agent::{AgentSpec, Endpoint, INVALID_ENTRY};
-use agents::pool::{PoolProcess, PoolStats, Priority};
-use base::telemetry::ErrorChain;
-use base::types::{AgentKind, AgentName, PoolSettings, Principal};
-use events::api::{
-    Agent, AgentAvailability, AgentList, AgentProcess, AgentProcessList, AgentSessionList,
-    AgentStatus, CurrentTask, InstallableAgent, InstallableAgentList, PoolFigures, ProblemCode,
-    RpcCall, RpcResult,
+use crate::server::ConnectionPermit;
+use crate::surface::http::{
+    ApiError, ApiRequest, CanAdmin, CanRead, Gateway, JsonBody, Page, Params, Result,
+    accept_socket, call_sign_in, location,
 };
+use crate::surface::rest::sign_in_socket::SignInSocket;
+use agents::agent::client_input_policy::{check_meta, check_method, check_params};
+use agents::agent::{AgentSpec, Endpoint, INVALID_ENTRY, PoolSettings};
+use agents::pool::{PoolProcess, PoolStats, Priority, ShortLeaseError};
+use base::telemetry::ErrorChain;
+use base::types::{AgentName, Principal};
+use children::PtySize;
+use events::api::{
+    Agent, AgentAuth, AgentAvailability, AgentList, AgentProcess, AgentProcessList,
+    AgentSessionList, AgentStatus, ApiKey, CurrentTask, InstallableAgent, InstallableAgentList,
+    PoolFigures, ProblemCode, PublicPath, RpcCall, RpcResult, SignIn, SignInTerminal,
+};
+use events::event::SignedOut;
+use log::audit::SignInRecord;
 use sessions::session::InputError;
-use wire::acp::client_input_policy::{check_method, check_params};
-use wire::acp::{null_to_empty, to_one_line, with_trace};
+use wire::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
+use wire::acp::known_agents::api_key_format;
+use wire::acp::{InitializeResult, null_to_empty, to_one_line, with_trace};
 use wire::fleet::{MemberState, MemberStatus};
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        list_agents,
+        get_agent,
+        list_agent_sessions,
+        list_agent_processes,
+        call_agent,
+        list_installable_agents,
+        get_auth,
+        sign_in,
+        sign_out,
+        open_terminal
+    ]
+}
 
 /// Lists the agents that can run sessions.
 ///
@@ -32,17 +62,11 @@ use wire::fleet::{MemberState, MemberStatus};
 #[utoipa::path(get, path = "/v1/agents", responses(
     (status = 200, body = AgentList, description = "A page of agents."),
 ))]
-pub(super) async fn list_agents(
-    mut request: ApiRequest<CanRead, (), Params>,
-) -> Result<Json<AgentList>, ApiError> {
-    let page = request.params.page::<AgentName>()?;
-    request.params.finish()?;
+async fn list_agents(request: ApiRequest<CanRead, (), Page<AgentName>>) -> Result<Json<AgentList>> {
+    let info = |spec: &Arc<AgentSpec>| agent_info(&request.gateway, &request.by, spec);
     let catalogue = request.gateway.catalogue.load();
-    let agents = catalogue.agents();
-    let agents = agents
-        .map(|spec| agent_info(&request.gateway, &request.by, spec))
-        .collect();
-    let (agents, next_cursor) = page.select(agents, |agent: &Agent| agent.name.clone());
+    let agents = catalogue.agents().map(info).collect();
+    let (agents, next_cursor) = request.params.select(agents, |agent| agent.name.clone());
     Ok(Json(AgentList {
         agents,
         next_cursor,
@@ -55,9 +79,7 @@ pub(super) async fn list_agents(
 #[utoipa::path(get, path = "/v1/agents/{agent}", responses(
     (status = 200, body = Agent, description = "The agent, with the capabilities from the latest start of its process."),
 ))]
-pub(super) async fn get_agent(
-    request: ApiRequest<CanRead, AgentName>,
-) -> Result<Json<Agent>, ApiError> {
+async fn get_agent(request: ApiRequest<CanRead, AgentName>) -> Result<Json<Agent>> {
     let spec = request.agent()?;
     Ok(Json(agent_info(&request.gateway, &request.by, &spec)))
 }
@@ -69,17 +91,14 @@ pub(super) async fn get_agent(
 #[utoipa::path(get, path = "/v1/agents/{agent}/status", responses(
     (status = 200, body = AgentProcessList, description = "A page of processes."),
 ))]
-pub(super) async fn list_agent_processes(
-    mut request: ApiRequest<CanRead, AgentName, Params>,
-) -> Result<Json<AgentProcessList>, ApiError> {
-    let page = request.params.page::<Uuid>()?;
-    request.params.finish()?;
+async fn list_agent_processes(
+    request: ApiRequest<CanRead, AgentName, Page<Uuid>>,
+) -> Result<Json<AgentProcessList>> {
     let spec = request.agent()?;
     let pool = request.gateway.pool();
     let processes = pool.processes(&request.by.tenant, Some(&spec.name));
     let processes = processes.iter().map(agent_process).collect();
-    let (processes, next_cursor) =
-        page.select(processes, |process: &AgentProcess| process.agent_id);
+    let (processes, next_cursor) = request.params.select(processes, |process| process.agent_id);
     Ok(Json(AgentProcessList {
         processes,
         next_cursor,
@@ -93,26 +112,22 @@ pub(super) async fn list_agent_processes(
 #[utoipa::path(get, path = "/v1/agents/{agent}/sessions", responses(
     (status = 200, body = AgentSessionList, description = "A page of the agent's sessions."),
 ))]
-pub(super) async fn list_agent_sessions(
+async fn list_agent_sessions(
     mut request: ApiRequest<CanAdmin, AgentName, Params>,
-) -> Result<Json<AgentSessionList>, ApiError> {
+) -> Result<Json<AgentSessionList>> {
     let spec = request.agent()?;
-    let cwd = request.params.short("cwd", 4096)?;
-    let position = request
-        .params
-        .parsed::<AgentPosition>("cursor", "the nextCursor of a previous page")?;
-    let limit = request
-        .params
-        .limit(MAX_AGENT_SESSIONS, MAX_AGENT_SESSIONS)?;
-    request.params.finish()?;
+    let params = &mut request.params;
+    let cwd = params.short("cwd", 4096)?;
+    let position: Option<AgentPosition> =
+        params.parsed("cursor", "the nextCursor of a previous page")?;
+    let limit = params.limit(MAX_AGENT_SESSIONS, MAX_AGENT_SESSIONS)?;
+    params.finish()?;
     let AgentPosition { skipped, cursor } = position.unwrap_or_default();
     let of_agent = Some(cursor.as_str()).filter(|cursor| !cursor.is_empty());
     let trace = request.trace.as_ref();
-    let mut page = request
-        .gateway
-        .sessions
-        .agent_sessions(&request.by, &spec, (cwd, of_agent), trace)
-        .await?;
+    let sessions = &request.gateway.sessions;
+    let page = sessions.agent_sessions(&request.by, &spec, cwd, of_agent, trace);
+    let mut page = page.await?;
     page.sessions.drain(..skipped.min(page.sessions.len()));
     let next = if page.sessions.len() > limit {
         page.sessions.truncate(limit);
@@ -150,17 +165,18 @@ impl FromStr for AgentPosition {
 }
 
 fn agent_process(process: &PoolProcess) -> AgentProcess {
-    let turn = process
-        .holder
-        .and_then(|holder| Some((holder.session, holder.turn?)));
+    let current_task = process.holder.and_then(|holder| {
+        let (prompt_id, started_at) = holder.turn?;
+        Some(CurrentTask {
+            session_id: holder.session,
+            prompt_id,
+            started_at,
+        })
+    });
     AgentProcess {
         agent_id: process.id,
         state: process.state,
-        current_task: turn.map(|(session_id, (prompt_id, started_at))| CurrentTask {
-            session_id,
-            prompt_id,
-            started_at,
-        }),
+        current_task,
         uptime_seconds: process.uptime.as_secs(),
     }
 }
@@ -168,18 +184,16 @@ fn agent_process(process: &PoolProcess) -> AgentProcess {
 fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
     let (figures, initialized) = gateway.pool().agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
-    let is_member = spec.endpoint.kind() == AgentKind::Fleet;
-    let member = gateway
-        .fleet
-        .member(&spec.name)
-        .filter(|_| is_member)
-        .map(|member| member.status());
+    let member = if spec.is_member() {
+        gateway.fleet.member(&spec.name)
+    } else {
+        None
+    };
+    let member = member.map(|member| member.status());
     let answer = initialized.as_deref();
     let info = answer.and_then(|answer| answer.agent_info.clone());
-    let names: DisplayNames = info
-        .as_ref()
-        .and_then(|info| serde_json::from_str(info.get()).ok())
-        .unwrap_or_default();
+    let names = info.as_ref().map(|info| serde_json::from_str(info.get()));
+    let names: DisplayNames = names.and_then(Result::ok).unwrap_or_default();
     Agent {
         name: spec.name.clone(),
         kind: spec.endpoint.kind(),
@@ -250,17 +264,13 @@ fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
 #[utoipa::path(get, path = "/v1/registry", responses(
     (status = 200, body = InstallableAgentList, description = "A page of the agents of the registry."),
 ))]
-pub(super) async fn list_installable_agents(
-    mut request: ApiRequest<CanAdmin, (), Params>,
-) -> Result<Json<InstallableAgentList>, ApiError> {
-    let page = request.params.page::<String>()?;
-    request.params.finish()?;
+async fn list_installable_agents(
+    request: ApiRequest<CanAdmin, (), Page<String>>,
+) -> Result<Json<InstallableAgentList>> {
     let registry = &request.gateway.registry;
     let unavailable = |error: ListingError| {
-        ApiError::new(
-            ProblemCode::RegistryUnavailable,
-            ErrorChain(&error).to_string(),
-        )
+        let detail = ErrorChain(&error).to_string();
+        ApiError::new(ProblemCode::RegistryUnavailable, detail)
     };
     let entries = registry.entries().await.map_err(unavailable)?;
     let shown = |entry: &Entry| InstallableAgent {
@@ -271,7 +281,7 @@ pub(super) async fn list_installable_agents(
         kinds: entry.kinds().iter().map(ToString::to_string).collect(),
     };
     let agents = entries.iter().map(shown).collect();
-    let (agents, next_cursor) = page.select(agents, |agent: &InstallableAgent| agent.id.clone());
+    let (agents, next_cursor) = request.params.select(agents, |agent| agent.id.clone());
     Ok(Json(InstallableAgentList {
         configured: registry.is_configured(),
         agents,
@@ -286,39 +296,259 @@ pub(super) async fn list_installable_agents(
     (status = 200, body = RpcResult, description = "The result from the agent."),
     (status = 202, description = "The notification was sent."),
 ))]
-pub(super) async fn call_agent(
+async fn call_agent(
     request: ApiRequest<CanAdmin, AgentName>,
     body: JsonBody<RpcCall>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let spec = request.agent()?;
     let call = body.value;
     let params = check_call(&spec, &call.method, call.params)?;
     let params = with_trace(&params, request.trace.as_ref());
     let pool = request.gateway.pool();
-    let mut lease = pool
-        .short_lease(&spec, &request.by, Priority::Reclaim)
-        .await?;
+    let lease = pool.short_lease(&spec, &request.by, Priority::Reclaim);
+    let mut lease = lease.await?;
     if call.notify {
         lease.notify(&call.method, &params)?;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let timeout = request.gateway.limits.call_timeout;
-    let result = lease.call(&call.method, &params, timeout).await?;
-    Ok(Json(RpcResult {
-        result: to_one_line(result),
-    })
-    .into_response())
+    let timeout = request.gateway.limits.agents.call_timeout;
+    let result = to_one_line(lease.call(&call.method, &params, timeout).await?);
+    Ok(Json(RpcResult { result }).into_response())
 }
 
 fn check_call(
     spec: &AgentSpec,
     method: &str,
     params: Option<Box<RawValue>>,
-) -> Result<Box<RawValue>, ApiError> {
+) -> Result<Box<RawValue>> {
     check_method(&spec.settings, method)
         .map_err(|gated| InputError::from_policy(&gated, "/method"))?;
     let params = params.map_or_else(|| null_to_empty(RawValue::NULL), to_one_line);
     check_params(&spec.settings, &params)
         .map_err(|gated| InputError::from_policy(&gated, "/params"))?;
     Ok(params)
+}
+
+/// Gets the sign-in state of an agent and its sign-in methods.
+///
+/// The methods are those that the latest process of the agent reported; `authMethods` is null until one has started.
+/// If the agent can report its state, the gateway asks it. Otherwise `state` is what the gateway has observed.
+#[utoipa::path(get, path = "/v1/agents/{agent}/auth", responses(
+    (status = 200, body = AgentAuth, description = "The sign-in methods of the agent, and its state."),
+))]
+async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<Json<AgentAuth>> {
+    let spec = request.agent()?;
+    let tenant = &request.by.tenant;
+    let pool = request.gateway.pool();
+    let known = pool.agent_stats(&spec.name, tenant);
+    let initialized = known.and_then(|known| known.1);
+    let initialized = initialized.as_deref();
+    let status = if initialized.is_some_and(|answer| answer.capabilities.auth.status) {
+        let params = with_trace(&null_to_empty(RawValue::NULL), request.trace.as_ref());
+        agent_status(&request.gateway, &spec, &request.by, &params).await
+    } else {
+        None
+    };
+    let reported = status.as_deref().and_then(auth::auth_state);
+    let reported = reported.map(Cow::into_owned);
+    let seen = || pool.auth_state(&spec.name, tenant).as_str().to_owned();
+    Ok(Json(AgentAuth {
+        auth_methods: initialized.and_then(|answer| answer.auth_methods.clone()),
+        state: reported.unwrap_or_else(seen),
+        status,
+        can_logout: initialized.is_some_and(InitializeResult::can_log_out),
+        terminal_auth: spec.settings.terminal_auth,
+    }))
+}
+
+/// The sign-in status from the agent; `None` if the call fails. The state is then that of earlier calls and
+/// sessions.
+async fn agent_status(
+    gateway: &Gateway,
+    spec: &AgentSpec,
+    by: &Principal,
+    params: &RawValue,
+) -> Option<Box<RawValue>> {
+    let asked = async {
+        let pool = gateway.pool();
+        let mut visit = pool.short_lease(spec, by, Priority::Reclaim).await?;
+        let timeout = gateway.limits.agents.call_timeout;
+        let status = visit.call(auth::STATUS, params, timeout).await?;
+        visit.release_untouched();
+        Ok::<_, ShortLeaseError>(status)
+    };
+    asked.await.inspect_err(|error| tracing::info!(agent = %spec.name, %error, "could not get the sign-in status from the agent")).ok()
+}
+
+/// Signs in to the agent.
+///
+/// For a method of type `terminal`, the response contains the URL of a terminal in which the agent's command
+/// runs. All other methods are one call to the agent, which can wait for a person. Methods such as
+/// `gemini-api-key` of Gemini and `api-key` of Codex need an `apiKey`.
+#[utoipa::path(post, path = "/v1/agents/{agent}/auth", request_body = SignIn, responses(
+    (status = 204, description = "The agent accepted the sign-in. Its sessions continue in signed-in processes."),
+    (status = 201, body = SignInTerminal, description = "The URL of the terminal. It is valid for one connection."),
+))]
+async fn sign_in(
+    request: ApiRequest<CanAdmin, AgentName>,
+    public: Option<Extension<PublicPath>>,
+    body: JsonBody<SignIn>,
+) -> Result<Response> {
+    let spec = request.agent()?;
+    let gateway = request.gateway;
+    let by = request.by;
+    let SignIn {
+        method_id,
+        api_key,
+        meta,
+    } = body.value;
+    if let Some(meta) = &meta {
+        check_meta(&spec.settings, meta).map_err(|gated| InputError::from_policy(&gated, ""))?;
+    }
+    let meta = match api_key {
+        Some(key) => Some(meta_with_key(&method_id, &key, meta.as_deref())?),
+        None => meta,
+    };
+    // The methods from an earlier process are enough to reject an unknown method without starting a process.
+    let stats = gateway.pool().agent_stats(&spec.name, &by.tenant);
+    let known = stats.and_then(|stats| stats.1);
+    if let Some(known) = &known
+        && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
+    {
+        return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
+    }
+    let pool = gateway.pool();
+    let visit = pool.short_lease(&spec, &by, Priority::Reclaim).await?;
+    let initialized = visit.initialized();
+    if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
+        return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
+    }
+    let meta = meta.as_deref();
+    let trace = request.trace.as_ref();
+    call_sign_in(&gateway, &by, &spec, visit, method_id, meta, trace).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Result<Box<RawValue>> {
+    if meta.is_some() {
+        let detail = "send apiKey or _meta, not both";
+        return Err(ApiError::invalid("/apiKey", detail));
+    }
+    let Some(format) = api_key_format(method_id) else {
+        let detail = "the gateway does not know how to send an apiKey to this method: send it in _meta, under a key that \
+                      the agent's entry lists in `meta`";
+        return Err(ApiError::invalid("/apiKey", detail));
+    };
+    let invalid = || ApiError::invalid("/apiKey", "expected one line of 1 to 4096 bytes");
+    let key = key.validated().ok_or_else(invalid)?;
+    Ok(auth::api_key_meta(format, key))
+}
+
+fn offer_terminal_sign_in(
+    gateway: &Gateway,
+    spec: &Arc<AgentSpec>,
+    by: &Principal,
+    method: TerminalAuth,
+    public: Option<Extension<PublicPath>>,
+) -> Result<Response> {
+    if !spec.settings.terminal_auth {
+        let detail =
+            "sign-in in a terminal is disabled for this agent: set terminal_auth in its entry";
+        return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
+    }
+    let id = gateway.ids.uuid();
+    gateway.pool().offer_sign_in(spec, &by.tenant, id, method)?;
+    let path = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
+    let url = public.map_or_else(|| path.clone(), |Extension(public)| public.join(&path));
+    let body = Json(SignInTerminal { url });
+    Ok((StatusCode::CREATED, location(path), body).into_response())
+}
+
+fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod> {
+    initialized.auth_method(id).map_err(|error| match error {
+        AuthMethodError::Unknown => ApiError::invalid("/methodId", error.to_string()),
+        AuthMethodError::Malformed(_) => ApiError::new(ProblemCode::AgentError, error.to_string()),
+    })
+}
+
+/// Signs out of the agent.
+///
+/// The agent removes its credentials for every session that uses it. An agent without a method for it is 501. Running
+/// turns continue.
+#[utoipa::path(delete, path = "/v1/agents/{agent}/auth", responses(
+    (status = 204, description = "The agent has signed out. The gateway does not use its signed-in processes again."),
+))]
+async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode> {
+    let spec = request.agent()?;
+    let pool = request.gateway.pool();
+    let can_log_out = InitializeResult::can_log_out;
+    let visit = pool.short_lease_for("logout", &spec, &request.by, can_log_out);
+    let mut visit = visit.await?;
+    let logout = visit.version().logout_method();
+    let params = with_trace(&null_to_empty(RawValue::NULL), request.trace.as_ref());
+    let timeout = request.gateway.limits.agents.call_timeout;
+    visit.call(logout, &params, timeout).await?;
+    visit.signed_out();
+    tracing::info!(agent = %spec.name, by = %request.by.id, "signed out of an agent");
+    let event = SignedOut { agent: request.ids };
+    request.gateway.audit.append(&request.by.author(), event);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Opens the terminal of a sign-in as a WebSocket.
+///
+/// Binary messages carry the input and the output of the terminal. Text messages are JSON. The client sends
+/// `{"type": "resize", "cols": 80, "rows": 24}`. The last message to the client is
+/// `{"type": "exit", "exitCode": 0, "signal": null}`, `{"type": "problem", "problem": {..}}` or
+/// `{"type": "shutdown"}`. Closing the socket ends the command.
+#[utoipa::path(get, path = "/v1/agents/{agent}/auth/terminals/{signIn}", responses(
+    (status = 101, description = "The command runs; the connection is its terminal."),
+))]
+async fn open_terminal(
+    request: ApiRequest<CanAdmin, (AgentName, Uuid), Params>,
+    Extension(held): Extension<ConnectionPermit>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response> {
+    let gateway = request.gateway;
+    let by = request.by;
+    let (name, id) = request.ids;
+    let mut params = request.params;
+    let spec = gateway.catalogue.agent(&name);
+    let spec = spec.ok_or_else(ApiError::not_found)?;
+    let mut characters = |name, default| {
+        let given: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;
+        Ok::<_, ApiError>(given.map_or(default, NonZeroU16::get))
+    };
+    let size = PtySize {
+        cols: characters("cols", 80)?,
+        rows: characters("rows", 24)?,
+    };
+    params.finish()?;
+    // An offer is valid for one connection. A request that is no WebSocket must not consume it.
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(_) if !gateway.pool().offers_sign_in(&name, &by.tenant, id) => {
+            return Err(ApiError::not_found());
+        }
+        Err(rejection) => return Err(ApiError::no_websocket(&rejection)),
+    };
+    let guard = gateway.streams.acquire(&by)?;
+    let pool = gateway.pool();
+    let opened = pool.open_sign_in(&spec, &by.tenant, id, size).await?;
+    let sign_in = opened.ok_or_else(ApiError::not_found)?;
+    tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
+    let record = SignInRecord::start(&gateway.audit, &by.author(), name, None);
+    let bytes = gateway.limits.http.max_websocket_message_bytes;
+    let shutdown = gateway.shutdown.clone();
+    let socket = SignInSocket {
+        gateway,
+        sign_in,
+        record,
+        admission: by.admission().clone(),
+        _stream_guard: guard,
+        _connection_permit: held,
+    };
+    Ok(accept_socket(shutdown, upgrade, bytes, |stream| {
+        socket.run(stream)
+    }))
 }

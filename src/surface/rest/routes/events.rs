@@ -4,62 +4,66 @@ use std::collections::{HashMap, HashSet};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::stream::{EventTypes, Feed, Source, TurnFilter};
 use crate::surface::http::{
-    ApiError, ApiRequest, CanAdmin, CanRead, Gateway, LastEventId, Params, PreferWait,
+    ApiError, ApiRequest, CanAdmin, CanRead, Gateway, LastEventId, Params, PreferWait, Result,
 };
-use crate::surface::rest::events_query::{Cursor, EventsQuery, page_response};
+use crate::surface::rest::events_query::{EventsQuery, page_response};
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 use events::event::{AuditPage, EventPage, ResetReason, SessionEvent};
 use log::eventlog::{GlobalScope, Start};
 use sessions::session::SessionHandle;
 
-type EventsRequest<I> = ApiRequest<CanRead, I, Params>;
-/// The cursor of the client, and how long it waits for a page.
-pub(super) type ResumeOptions = (LastEventId, PreferWait);
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        session_events,
+        session_events_stream,
+        prompt_events,
+        prompt_events_stream,
+        all_events,
+        all_events_stream,
+        get_audit
+    ]
+}
 
+type EventsRequest<I> = ApiRequest<CanRead, I, Params>;
 const MAX_WAIT_SECONDS: u64 = 60;
-pub(super) const FORMATS: [Representation; 3] = [
+const FORMATS: [Representation; 3] = [
     Representation::Json,
     Representation::EventStream,
     Representation::Ndjson,
 ];
 
-pub(super) async fn stream_or_page<S, I>(
+async fn stream_or_page<S, I>(
     request: ApiRequest<S, I, Params>,
     source: Source,
     turn: Option<TurnFilter>,
     query: EventsQuery,
     form: Representation,
     wait: PreferWait,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let gateway = request.gateway;
     let by = request.by;
     let encoder = query.encoder(form);
     let feed = Feed {
         types: query.types.unwrap_or(EventTypes::All),
         turn,
-        from_tail: query.cursor == Cursor::Tail,
+        from_tail: query.start == Start::Tail,
         ..gateway.feed(source)
     };
     if let Some(encoder) = encoder {
-        let guard = gateway.streams().acquire(&by)?;
+        let guard = gateway.streams.acquire(&by)?;
         return Ok(gateway.stream_response(by.admission(), guard, feed, encoder, query.follow));
     }
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.
-    let _guard = wait.map(|_| gateway.streams().acquire(&by)).transpose()?;
+    let _guard = wait.map(|_| gateway.streams.acquire(&by)).transpose()?;
+    let page = page_response(&gateway, by.admission(), feed, query.limit, wait);
     // Boxed, because the future of a stream would otherwise reserve the space of a page.
-    Box::pin(page_response(
-        &gateway,
-        by.admission(),
-        feed,
-        query.limit,
-        wait,
-    ))
-    .await
+    Box::pin(page).await
 }
 
 /// Reads the events of a session, page by page.
@@ -70,12 +74,13 @@ pub(super) async fn stream_or_page<S, I>(
 #[utoipa::path(get, path = "/v1/sessions/{session}/events", responses(
     (status = 200, body = EventPage, description = "A page of events."),
 ))]
-pub(super) async fn session_events(
+async fn session_events(
     request: EventsRequest<SessionId>,
     headers: HeaderMap,
-    resume: ResumeOptions,
-) -> Result<Response, ApiError> {
-    respond_session(request, negotiate(&headers, &FORMATS)?, resume).await
+    last: LastEventId,
+    wait: PreferWait,
+) -> Result<Response> {
+    respond_session(request, negotiate(&headers, &FORMATS)?, last, wait).await
 }
 
 /// Streams the events of a session as Server-Sent Events, for any `Accept`.
@@ -87,41 +92,30 @@ pub(super) async fn session_events(
     (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
     (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
 ))]
-pub(super) async fn session_events_stream(
+async fn session_events_stream(
     request: EventsRequest<SessionId>,
     last: LastEventId,
-) -> Result<Response, ApiError> {
-    let resume = (last, PreferWait::default());
-    respond_session(request, Representation::EventStream, resume).await
+) -> Result<Response> {
+    let wait = PreferWait::default();
+    respond_session(request, Representation::EventStream, last, wait).await
 }
 
 async fn respond_session(
     mut request: EventsRequest<SessionId>,
     form: Representation,
-    (last, wait): ResumeOptions,
-) -> Result<Response, ApiError> {
+    last: LastEventId,
+    wait: PreferWait,
+) -> Result<Response> {
     let epoch = request.gateway.epoch().of_session(request.ids);
     let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let session = request.open_session().await?;
-    if form != Representation::Json
-        && !query.follow
-        && query.cursor == Cursor::After(session.log().committed())
-    {
+    if form != Representation::Json && query.ends_at(session.log().committed()) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let reader = session.log().reader(reader_start(query.cursor));
+    let reader = session.log().reader(query.start);
     let source = Source::session(reader, session);
     stream_or_page(request, source, None, query, form, wait).await
-}
-
-pub(super) const fn reader_start(cursor: Cursor) -> Start {
-    match cursor {
-        Cursor::None => Start::Beginning,
-        Cursor::After(seq) => Start::After(seq),
-        Cursor::Tail => Start::Tail,
-        Cursor::Reset(reason) => Start::Reset(reason),
-    }
 }
 
 /// Reads the events of a turn, page by page.
@@ -132,12 +126,13 @@ pub(super) const fn reader_start(cursor: Cursor) -> Start {
 #[utoipa::path(get, path = "/v1/sessions/{session}/prompts/{prompt}/events", responses(
     (status = 200, body = EventPage, description = "A page of events."),
 ))]
-pub(super) async fn prompt_events(
+async fn prompt_events(
     request: EventsRequest<(SessionId, PromptId)>,
     headers: HeaderMap,
-    resume: ResumeOptions,
-) -> Result<Response, ApiError> {
-    respond_turn(request, negotiate(&headers, &FORMATS)?, resume).await
+    last: LastEventId,
+    wait: PreferWait,
+) -> Result<Response> {
+    respond_turn(request, negotiate(&headers, &FORMATS)?, last, wait).await
 }
 
 /// Streams the events of a turn as Server-Sent Events, for any `Accept`. The stream ends with the turn.
@@ -148,28 +143,30 @@ pub(super) async fn prompt_events(
     (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
     (status = 204, description = "The cursor is at the end of the turn, or with `follow=false` at the end of the log. An `EventSource` does not reconnect."),
 ))]
-pub(super) async fn prompt_events_stream(
+async fn prompt_events_stream(
     request: EventsRequest<(SessionId, PromptId)>,
     last: LastEventId,
-) -> Result<Response, ApiError> {
-    let resume = (last, PreferWait::default());
-    respond_turn(request, Representation::EventStream, resume).await
+) -> Result<Response> {
+    let wait = PreferWait::default();
+    respond_turn(request, Representation::EventStream, last, wait).await
 }
 
 async fn respond_turn(
     mut request: EventsRequest<(SessionId, PromptId)>,
     form: Representation,
-    (last, wait): ResumeOptions,
-) -> Result<Response, ApiError> {
+    last: LastEventId,
+    wait: PreferWait,
+) -> Result<Response> {
     let epoch = request.gateway.epoch().of_session(request.ids.0);
     let mut query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
-    let (session, prompt) = (request.open_session().await?, request.ids.1);
+    let session = request.open_session().await?;
+    let prompt = request.ids.1;
     let turn = session.query().prompt_range(prompt).await?;
     let turn = turn.ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
-    let ended = match query.cursor {
-        Cursor::After(seq) if seq <= committed => {
+    let ended = match query.start {
+        Start::After(seq) if seq <= committed => {
             turn.last_seq.is_some_and(|last| seq >= last) || !query.follow && seq == committed
         }
         _ => false,
@@ -177,18 +174,16 @@ async fn respond_turn(
     if ended && form != Representation::Json {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    query.cursor = match query.cursor {
-        Cursor::None => Cursor::After(turn.first_seq - 1),
-        Cursor::After(seq) => Cursor::After(seq.max(turn.first_seq - 1)),
+    query.start = match query.start {
+        Start::Beginning => Start::After(turn.first_seq - 1),
+        Start::After(seq) => Start::After(seq.max(turn.first_seq - 1)),
         other => other,
     };
-    let reader = session.log().reader(reader_start(query.cursor));
+    let reader = session.log().reader(query.start);
     let source = Source::session(reader, session);
-    let turn = TurnFilter {
-        prompt,
-        last_seq: turn.last_seq,
-    };
-    stream_or_page(request, source, Some(turn), query, form, wait).await
+    let last_seq = turn.last_seq;
+    let turn = Some(TurnFilter { prompt, last_seq });
+    stream_or_page(request, source, turn, query, form, wait).await
 }
 
 /// Reads the events of many sessions in commit order, page by page.
@@ -201,12 +196,13 @@ async fn respond_turn(
 #[utoipa::path(get, path = "/v1/events", responses(
     (status = 200, body = EventPage, description = "A page of events."),
 ))]
-pub(super) async fn all_events(
+async fn all_events(
     request: EventsRequest<()>,
     headers: HeaderMap,
-    resume: ResumeOptions,
-) -> Result<Response, ApiError> {
-    respond_all(request, negotiate(&headers, &FORMATS)?, resume).await
+    last: LastEventId,
+    wait: PreferWait,
+) -> Result<Response> {
+    respond_all(request, negotiate(&headers, &FORMATS)?, last, wait).await
 }
 
 /// Streams the events of many sessions in commit order as Server-Sent Events, for any `Accept`.
@@ -221,19 +217,17 @@ pub(super) async fn all_events(
     (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
     (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
 ))]
-pub(super) async fn all_events_stream(
-    request: EventsRequest<()>,
-    last: LastEventId,
-) -> Result<Response, ApiError> {
-    let resume = (last, PreferWait::default());
-    respond_all(request, Representation::EventStream, resume).await
+async fn all_events_stream(request: EventsRequest<()>, last: LastEventId) -> Result<Response> {
+    let wait = PreferWait::default();
+    respond_all(request, Representation::EventStream, last, wait).await
 }
 
 async fn respond_all(
     mut request: EventsRequest<()>,
     form: Representation,
-    (last, wait): ResumeOptions,
-) -> Result<Response, ApiError> {
+    last: LastEventId,
+    wait: PreferWait,
+) -> Result<Response> {
     let epoch = request.gateway.epoch();
     let mut query = EventsQuery::parse::<Position>(&mut request.params, &last, &epoch)?;
     let chosen = parse_selected(&request.params.all("session"))?;
@@ -246,22 +240,19 @@ async fn respond_all(
     let sessions = open_selected(&request.gateway, &request.by, &chosen).await?;
     if chosen.is_empty() {
         query.types.get_or_insert(EventTypes::NoBulk);
-        if query.cursor == Cursor::None {
-            query.cursor = Cursor::Tail;
+        if query.start == Start::Beginning {
+            query.start = Start::Tail;
         }
     }
     let log = request.gateway.log();
-    if form != Representation::Json
-        && !query.follow
-        && query.cursor == Cursor::After(log.position().pos)
-    {
+    if form != Representation::Json && query.ends_at(log.position().pos) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let starts = selected_starts(&epoch, &chosen);
-    let start = match query.cursor {
-        Cursor::None | Cursor::Tail if starts.is_none() => Start::Reset(ResetReason::NewEpoch),
+    let start = match query.start {
+        Start::Beginning | Start::Tail if starts.is_none() => Start::Reset(ResetReason::NewEpoch),
         // A client with a position in the global log has already received the reset, if there was one.
-        cursor => reader_start(cursor),
+        start => start,
     };
     let none = || chosen.iter().map(|(id, _)| (*id, None)).collect();
     let starts = starts.unwrap_or_else(none);
@@ -273,14 +264,14 @@ async fn respond_all(
         sessions: selects.then_some(starts),
     };
     let reader = log.global_reader(scope, start).await?;
-    let source = Source::merged(reader, sessions).with_summaries(summaries);
+    let source = Source::merged(reader, sessions, summaries);
     stream_or_page(request, source, None, query, form, wait).await
 }
 
 /// A session that the client selects, and the event after which it begins.
 type SelectedSession = (SessionId, Option<EventId>);
 
-fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>, ApiError> {
+fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>> {
     const MAX: usize = 256;
     if texts.len() > MAX {
         let detail = format!("expected at most {MAX} sessions");
@@ -288,9 +279,10 @@ fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>, ApiError> {
     }
     let mut seen = HashSet::new();
     let one = |text: &String| {
-        let (session, start) = text
-            .split_once('@')
-            .map_or((text.as_str(), None), |(id, at)| (id, Some(at)));
+        let (session, start) = match text.split_once('@') {
+            Some((session, start)) => (session, Some(start)),
+            None => (text.as_str(), None),
+        };
         // As in a path, an invalid id is 404.
         let session = session.parse().map_err(|_| ApiError::not_found())?;
         if !seen.insert(session) {
@@ -309,7 +301,7 @@ async fn open_selected(
     gateway: &Gateway,
     by: &Principal,
     chosen: &[SelectedSession],
-) -> Result<Vec<SessionHandle>, ApiError> {
+) -> Result<Vec<SessionHandle>> {
     let mut sessions = Vec::with_capacity(chosen.len());
     for (id, _) in chosen {
         sessions.push(gateway.sessions.open(by, *id).await?);
@@ -339,20 +331,20 @@ fn selected_starts(
     (status = 200, body = AuditPage, description = "A page of events."),
     (status = 204, description = "A stream with `follow=false`: there are no events after the cursor."),
 ))]
-pub(super) async fn get_audit(
+async fn get_audit(
     mut request: ApiRequest<CanAdmin, (), Params>,
     headers: HeaderMap,
-    (last, wait): ResumeOptions,
-) -> Result<Response, ApiError> {
+    last: LastEventId,
+    wait: PreferWait,
+) -> Result<Response> {
     let form = negotiate(&headers, &FORMATS)?;
     let epoch = request.gateway.epoch().of_session(SessionId::AUDIT);
     let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let log = request.gateway.audit.log().clone();
-    let at_end = !query.follow && query.cursor == Cursor::After(log.committed());
-    if at_end && form != Representation::Json {
+    if form != Representation::Json && query.ends_at(log.committed()) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let source = Source::log(log.reader(reader_start(query.cursor)));
+    let source = Source::log(log.reader(query.start));
     stream_or_page(request, source, None, query, form, wait).await
 }

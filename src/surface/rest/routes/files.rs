@@ -1,6 +1,9 @@
-//! `/v1/sessions/{session}/files`: the files in the folders of a session.
+//! `/v1/sessions/{session}/files`: the files in the folders of a session. `/v1/workspaces`: the folders in which sessions can
+//! work.
 //!
 //! Agents write these files, so every response is a download that a browser neither renders nor executes.
+
+use std::path::Path;
 
 use axum::Json;
 use axum::body::Body;
@@ -9,11 +12,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::stream::body_from;
 use crate::surface::http::{
-    ApiError, ApiRequest, CanFiles, Conditions, Gateway, Params, check_coding, declared_bytes,
-    discard_rest, waits_for_continue,
+    ApiError, ApiRequest, CanFiles, CanPrompt, Conditions, Gateway, Page, Params, Result, ascii,
+    check_coding, declared_bytes, discard_rest, waits_for_continue,
 };
 use crate::surface::rest::negotiate::{RequestedRange, requested_range};
 use base::shutdown::Shutdown;
@@ -21,7 +25,7 @@ use base::types::SessionId;
 use base::types::text::check_name;
 use events::api::{
     FileChange, FileChangeKind, FileChangeList, FileChangeText, FileContent, FileEntry, FileKind,
-    FileList, Problem, ProblemCode,
+    FileList, ProblemCode, WorkspaceFolder, WorkspaceFolderList,
 };
 use wire::acp;
 use workspace::{
@@ -29,18 +33,30 @@ use workspace::{
     Upload, WriteOutcome, media_type,
 };
 
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        list_files,
+        read_file,
+        write_file,
+        delete_file,
+        list_changes,
+        read_change,
+        revert_change,
+        list_workspaces
+    ]
+}
+
 /// Size of one read from a file, and of the buffer before one write, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
+const FILE_CSP: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
 /// Runs file system work on a blocking thread.
-pub(super) async fn run_blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     shutdown: &Shutdown,
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
-) -> Result<T, ApiError> {
-    Ok(shutdown
-        .spawn_blocking(work)
-        .await
-        .map_err(ApiError::internal)??)
+) -> Result<T> {
+    let done = shutdown.spawn_blocking(work).await;
+    Ok(done.map_err(ApiError::internal)??)
 }
 
 /// Lists the entries of a folder, or, with `match`, searches all folders below it.
@@ -50,20 +66,19 @@ pub(super) async fn run_blocking<T: Send + 'static>(
 #[utoipa::path(get, path = "/v1/sessions/{session}/files", responses(
     (status = 200, body = FileList, description = "A page of entries."),
 ))]
-pub(super) async fn list_files(
+async fn list_files(
     mut request: ApiRequest<CanFiles, SessionId, Params>,
-) -> Result<Json<FileList>, ApiError> {
+) -> Result<Json<FileList>> {
     let params = &mut request.params;
-    let path = params
-        .short("path", 4096)?
-        .unwrap_or_else(|| ".".to_owned());
+    let path = params.short("path", 4096)?;
+    let path = path.unwrap_or_else(|| ".".to_owned());
     let pattern = params.short("match", 256)?.map(|text| Pattern::new(&text));
     let cursor = params.short("cursor", 4096)?;
     let limit = params.limit(50, 200)?;
     params.finish()?;
     let extent = PageLimits {
         max_entries: limit,
-        max_names: request.gateway.limits.max_search_names,
+        max_names: request.gateway.limits.http.max_search_names,
     };
     let workspace = request.open_session().await?.workspace().await?;
     let page = run_blocking(&request.gateway.shutdown, move || match pattern {
@@ -85,18 +100,14 @@ fn file_entry(found: ListEntry) -> FileEntry {
         EntryKind::Other => FileKind::Other,
     };
     let is_file = kind == FileKind::File;
-    let mime_type = if is_file {
-        media_type(&found.name).map(str::to_owned)
-    } else {
-        None
-    };
+    let mime_type = is_file.then(|| media_type(&found.name)).flatten();
     FileEntry {
+        mime_type: mime_type.map(str::to_owned),
         path: found.path,
         name: found.name,
         kind,
         size: is_file.then_some(found.stat.size),
         modified_at: found.stat.modified_at,
-        mime_type,
     }
 }
 
@@ -108,30 +119,25 @@ fn file_entry(found: ListEntry) -> FileEntry {
     (status = 206, body = FileContent, content_type = "application/octet-stream", description = "The requested range."),
     (status = 304, description = "The file has an ETag from `If-None-Match`."),
 ))]
-pub(super) async fn read_file(
+async fn read_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let workspace = request.open_session().await?.workspace().await?;
     let gateway = request.gateway;
     let path = request.ids.1;
-    let name = path
-        .rsplit('/')
-        .find(|name| !name.is_empty())
-        .unwrap_or_default()
-        .to_owned();
+    let name = path.rsplit('/').find(|name| !name.is_empty());
+    let name = name.unwrap_or_default().to_owned();
     let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
-    let etag = HeaderValue::try_from(&file.stat.etag).expect("an ETag of a file is plain ASCII");
+    let etag = [(header::ETAG, ascii(&*file.stat.etag))];
     let current = Some(file.stat.etag.as_str());
     if expected.if_match.is_some_and(|tags| !tags.matches(current)) {
         return Err(FileError::Changed.into());
     }
-    if expected
-        .if_none_match
-        .is_some_and(|tags| tags.matches(current))
-    {
-        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
+    let cached = expected.if_none_match;
+    if cached.is_some_and(|tags| tags.matches(current)) {
+        return Ok((StatusCode::NOT_MODIFIED, etag).into_response());
     }
     let size = file.stat.size;
     let (status, bytes) = match requested_range(&headers, size, &file.stat.etag) {
@@ -139,47 +145,37 @@ pub(super) async fn read_file(
         RequestedRange::Bytes(bytes) => (StatusCode::PARTIAL_CONTENT, bytes),
         RequestedRange::Unsatisfiable => return Ok(range_not_satisfiable(size)),
     };
-    let mut response = (status, [(header::ETAG, etag)]).into_response();
-    let headers = response.headers_mut();
-    if status == StatusCode::PARTIAL_CONTENT {
+    let disposition = acp::percent_encode_path(&name);
+    let disposition = format!("attachment; filename*=UTF-8''{disposition}");
+    let headers = [
+        (
+            header::CONTENT_LENGTH,
+            HeaderValue::from(bytes.end - bytes.start),
+        ),
+        (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
+        (header::CONTENT_DISPOSITION, ascii(disposition)),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        ),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(FILE_CSP),
+        ),
+    ];
+    let range = (status == StatusCode::PARTIAL_CONTENT).then(|| {
         let range = format!("bytes {}-{}/{size}", bytes.start, bytes.end - 1);
-        headers.insert(
-            header::CONTENT_RANGE,
-            HeaderValue::try_from(range).expect("digits are plain ASCII"),
-        );
-    }
-    headers.insert(
-        header::CONTENT_LENGTH,
-        HeaderValue::from(bytes.end - bytes.start),
-    );
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    set_download_headers(headers, &name);
-    *response.body_mut() = file_body(gateway.shutdown.clone(), file, bytes);
-    Ok(response)
+        [(header::CONTENT_RANGE, ascii(range))]
+    });
+    let body = file_body(gateway.shutdown.clone(), file, bytes);
+    Ok((status, etag, headers, range, body).into_response())
 }
 
 fn range_not_satisfiable(size: u64) -> Response {
     let detail = format!("the file has {size} bytes");
-    let mut response =
-        ApiError::from(Problem::new(ProblemCode::RangeNotSatisfiable, detail)).into_response();
-    let range = HeaderValue::try_from(format!("bytes */{size}")).expect("digits are plain ASCII");
-    response.headers_mut().insert(header::CONTENT_RANGE, range);
-    response
-}
-
-fn set_download_headers(headers: &mut HeaderMap, name: &str) {
-    let disposition = format!(
-        "attachment; filename*=UTF-8''{}",
-        acp::percent_encode_path(name)
-    );
-    let disposition = HeaderValue::try_from(disposition).expect("an escaped name is plain ASCII");
-    headers.insert(header::CONTENT_DISPOSITION, disposition);
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
-    let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox");
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    let range = [(header::CONTENT_RANGE, ascii(format!("bytes */{size}")))];
+    let error = ApiError::new(ProblemCode::RangeNotSatisfiable, detail);
+    (range, error).into_response()
 }
 
 /// Reads the file in chunks, each after the connection has accepted the previous one.
@@ -188,11 +184,11 @@ fn set_download_headers(headers: &mut HeaderMap, name: &str) {
 /// response.
 fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) -> Body {
     Body::new(body_from(|mut out| async move {
-        let (mut file, mut at) = (file, bytes.start);
+        let mut file = file;
+        let mut at = bytes.start;
         while at < bytes.end {
-            let max = usize::try_from(bytes.end - at)
-                .unwrap_or(CHUNK_BYTES)
-                .min(CHUNK_BYTES);
+            let rest = usize::try_from(bytes.end - at).unwrap_or(usize::MAX);
+            let max = rest.min(CHUNK_BYTES);
             let read = shutdown.spawn_blocking(move || (file.read_at(at, max), file));
             let Ok((Ok(piece), same)) = read.await else {
                 return;
@@ -207,7 +203,7 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
     }))
 }
 
-fn check_storage(gateway: &Gateway) -> Result<(), ApiError> {
+fn check_storage(gateway: &Gateway) -> Result<()> {
     if gateway.log().storage_full() {
         let detail = "the disk is nearly full: the gateway accepts only reads";
         return Err(ApiError::new(ProblemCode::StorageFull, detail));
@@ -227,14 +223,14 @@ fn check_storage(gateway: &Gateway) -> Result<(), ApiError> {
         (status = 204, description = "The file was replaced."),
     )
 )]
-pub(super) async fn write_file(
+async fn write_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
     mut body: Body,
-) -> Result<Response, ApiError> {
-    let max = request.gateway.limits.max_file_bytes;
+) -> Result<Response> {
+    let max = request.gateway.limits.sessions.max_file_bytes;
     if declared_bytes(&headers).is_some_and(|length| length > max) {
         if !waits_for_continue(&headers) {
             discard_rest(&mut body).await;
@@ -248,43 +244,30 @@ pub(super) async fn write_file(
     let gateway = request.gateway;
     let path = request.ids.1;
     check_storage(&gateway)?;
-    let upload = run_blocking(&gateway.shutdown, move || {
-        workspace.begin(&path, expected, max)
-    })
-    .await?;
-    let saved = tokio::time::timeout(
-        gateway.limits.body_timeout,
-        receive_upload(&gateway.shutdown, upload, &mut body),
-    )
-    .await;
+    let begin = move || workspace.begin(&path, expected, max);
+    let upload = run_blocking(&gateway.shutdown, begin).await?;
+    let saved = receive_upload(&gateway.shutdown, upload, &mut body);
+    let saved = tokio::time::timeout(gateway.limits.http.body_timeout, saved).await;
     // The rest of the body stays unread, so the connection closes after the response.
-    let timed_out = |_| {
-        ApiError::new(
-            ProblemCode::Malformed,
-            "the body was not complete within the time limit",
-        )
-    };
-    let saved = saved.map_err(timed_out)?;
+    let detail = "the body was not complete within the time limit";
+    let saved = saved.map_err(|_| ApiError::new(ProblemCode::Malformed, detail))?;
     if let Err(error) = &saved
         && error.problem().code == ProblemCode::TooLarge
     {
         discard_rest(&mut body).await;
     }
-    let WriteOutcome { created, etag } = saved?;
-    let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
-    let status = if created {
-        StatusCode::CREATED
+    let saved = saved?;
+    let etag = [(header::ETAG, ascii(saved.etag))];
+    if saved.created {
+        let location = HeaderValue::try_from(uri.path()).ok();
+        let location = location.map(|location| [(header::LOCATION, location)]);
+        Ok((StatusCode::CREATED, etag, location, ()).into_response())
     } else {
-        StatusCode::NO_CONTENT
-    };
-    let mut response = (status, [(header::ETAG, etag)]).into_response();
-    if created && let Ok(location) = HeaderValue::try_from(uri.path()) {
-        response.headers_mut().insert(header::LOCATION, location);
+        Ok((StatusCode::NO_CONTENT, etag).into_response())
     }
-    Ok(response)
 }
 
-fn check_upload_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+fn check_upload_headers(headers: &HeaderMap) -> Result<()> {
     check_coding(headers)?;
     if headers.contains_key(header::CONTENT_RANGE) {
         let detail = "partial writes are not supported: send the whole file without Content-Range";
@@ -298,7 +281,7 @@ async fn receive_upload(
     shutdown: &Shutdown,
     mut upload: Upload,
     body: &mut Body,
-) -> Result<WriteOutcome, ApiError> {
+) -> Result<WriteOutcome> {
     let mut gathered = BytesMut::new();
     loop {
         let frame = body.frame().await.transpose();
@@ -325,16 +308,14 @@ async fn receive_upload(
 #[utoipa::path(delete, path = "/v1/sessions/{session}/files/{*path}", responses(
     (status = 204, description = "The entry is deleted."),
 ))]
-pub(super) async fn delete_file(
+async fn delete_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
-) -> Result<StatusCode, ApiError> {
+) -> Result<StatusCode> {
     let workspace = request.open_session().await?.workspace().await?;
-    let (_, path) = request.ids;
-    run_blocking(&request.gateway.shutdown, move || {
-        workspace.delete(&path, &expected)
-    })
-    .await?;
+    let path = request.ids.1;
+    let delete = move || workspace.delete(&path, &expected);
+    run_blocking(&request.gateway.shutdown, delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -346,15 +327,13 @@ pub(super) async fn delete_file(
 #[utoipa::path(get, path = "/v1/sessions/{session}/changes", responses(
     (status = 200, body = FileChangeList, description = "The changes."),
 ))]
-pub(super) async fn list_changes(
-    mut request: ApiRequest<CanFiles, SessionId, Params>,
-) -> Result<Json<FileChangeList>, ApiError> {
-    let page = request.params.page::<String>()?;
-    request.params.finish()?;
+async fn list_changes(
+    request: ApiRequest<CanFiles, SessionId, Page<String>>,
+) -> Result<Json<FileChangeList>> {
     let baseline = request.open_session().await?.baseline().await?;
     let changes = run_blocking(&request.gateway.shutdown, move || baseline.compare()).await?;
     let files = changes.files.iter().map(file_change).collect();
-    let (files, next_cursor) = page.select(files, |file: &FileChange| file.path.clone());
+    let (files, next_cursor) = request.params.select(files, |file| file.path.clone());
     Ok(Json(FileChangeList {
         since: changes.since,
         complete: changes.incomplete.is_none(),
@@ -390,9 +369,9 @@ fn change_kind(kind: ChangeKind) -> FileChangeKind {
 #[utoipa::path(get, path = "/v1/sessions/{session}/changes/{*path}", responses(
     (status = 200, body = FileChangeText, description = "The texts of the file."),
 ))]
-pub(super) async fn read_change(
+async fn read_change(
     request: ApiRequest<CanFiles, (SessionId, String)>,
-) -> Result<Json<FileChangeText>, ApiError> {
+) -> Result<Json<FileChangeText>> {
     let baseline = request.open_session().await?.baseline().await?;
     let gateway = request.gateway;
     let path = request.ids.1;
@@ -414,19 +393,73 @@ pub(super) async fn read_change(
 #[utoipa::path(delete, path = "/v1/sessions/{session}/changes/{*path}", responses(
     (status = 204, description = "The file is as it was at the start."),
 ))]
-pub(super) async fn revert_change(
+async fn revert_change(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     check_storage(&request.gateway)?;
     let baseline = request.open_session().await?.baseline().await?;
     let gateway = request.gateway;
     let path = request.ids.1;
     let etag = run_blocking(&gateway.shutdown, move || baseline.revert(&path, &expected)).await?;
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Some(etag) = etag {
-        let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    Ok(response)
+    let etag = etag.map(|etag| [(header::ETAG, ascii(etag))]);
+    Ok((StatusCode::NO_CONTENT, etag, ()).into_response())
+}
+
+/// Lists folders in which a new session can work.
+///
+/// Without `path`, lists the workspace roots and the folders that were granted to the key. With `path`, lists the folders
+/// in a folder below one of them, sorted by name. Links, hidden folders, and folders that the gateway created for sessions
+/// are omitted.
+#[utoipa::path(get, path = "/v1/workspaces", responses(
+    (status = 200, body = WorkspaceFolderList, description = "A page of folders."),
+))]
+async fn list_workspaces(
+    mut request: ApiRequest<CanPrompt, (), Params>,
+) -> Result<Json<WorkspaceFolderList>> {
+    let params = &mut request.params;
+    let path = params.short("path", 4096)?;
+    let cursor = params.short("cursor", 4096)?;
+    let limit = params.limit(50, 200)?;
+    params.finish()?;
+    let workspaces = &request.gateway.sessions.context().workspaces;
+    let workspaces = workspaces.with_granted(request.by.folders.clone());
+    let Some(path) = path else {
+        let folders = workspaces.top_folders().filter_map(folder).collect();
+        let roots = Page::new(cursor, limit);
+        let (folders, next_cursor) = roots.select(folders, |folder| folder.path.clone());
+        return Ok(Json(WorkspaceFolderList {
+            path: None,
+            parent: None,
+            folders,
+            next_cursor,
+        }));
+    };
+    let work = move || workspaces.browse(&path, cursor.as_deref(), limit);
+    let page = request.gateway.shutdown.spawn_blocking(work).await;
+    let page = page.map_err(ApiError::internal)?.map_err(|error| match error {
+        FileError::OutsideRoots => {
+            let detail = "the folder lies outside the workspace roots: list the roots with a request without `path`";
+            ApiError::new(ProblemCode::Forbidden, detail)
+        }
+        other => other.into(),
+    })?;
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    let folders = page.names.iter().map(|name| page.path.join(name));
+    Ok(Json(WorkspaceFolderList {
+        path: text(&page.path),
+        parent: page.parent.as_deref().and_then(text),
+        folders: folders.filter_map(|path| folder(&path)).collect(),
+        next_cursor: page.next,
+    }))
+}
+
+/// A folder with its last name. `None` if the path is not UTF-8: a request cannot contain it.
+fn folder(path: &Path) -> Option<WorkspaceFolder> {
+    let text = path.to_str()?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    Some(WorkspaceFolder {
+        path: text.to_owned(),
+        name: name.unwrap_or(text).to_owned(),
+    })
 }

@@ -1,4 +1,5 @@
-//! `/v1/fleet`: members that connect to the gateway and run agents.
+//! `/v1/fleet`: members that connect to the gateway and run agents. `/v1/broadcasts`: one message to many agents, sessions and
+//! members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,26 +7,43 @@ use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
 use serde_json::value::RawValue;
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::server::{BodyCharge, ConnectionPermit};
-use crate::surface::http::{ApiError, ApiRequest, CanAdmin, CanFleet, JsonBody, Params};
+use crate::surface::http::{
+    ApiError, ApiRequest, CanAdmin, CanFleet, CanPrompt, Gateway, IdempotencyHeader, JsonBody,
+    Page, Params, Replayed, Result, accept_socket,
+};
 use crate::surface::rest::fleet_socket::{FleetSocket, check_name, rejected};
 use agents::cca::MAX_MESSAGE_BYTES;
 use agents::pool::Priority;
-use base::types::method_list::route_of;
-use base::types::{AgentDialect, AgentName, PrincipalLimit, Timestamp};
+use base::types::{AgentDialect, AgentName, PrincipalLimit, Scope, Timestamp};
 use events::api::{
-    FleetMember, FleetMemberList, FleetMemberState, MemberCall, ProblemCode, RemovedMembers,
-    RpcResult,
+    BroadcastForm, BroadcastReport, BroadcastTo, CreateBroadcast, FleetMember, FleetMemberList,
+    FleetMemberState, MemberCall, ProblemCode, RemovedMembers, RpcResult,
 };
+use sessions::broadcast::{MAX_CONTENT_BYTES, MAX_TARGETS};
+use wire::acp::method_list::route_of;
 use wire::acp::{null_to_empty, to_one_line, with_trace};
 use wire::fleet::{
     MEMBER_FRAME_BYTES, MemberInfo, MemberKey, MemberState, MemberStatus, REMOVED_TEXT,
 };
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        list_members,
+        remove_members,
+        connect_member,
+        drain_member,
+        remove_member,
+        call_member,
+        create_broadcast
+    ]
+}
 
 /// The longest method of a call, in bytes, and the longest time for its result.
 const MAX_METHOD_BYTES: usize = 256;
@@ -40,15 +58,13 @@ const DEFAULT_CAPACITY: usize = 4;
 #[utoipa::path(get, path = "/v1/fleet", responses(
     (status = 200, body = FleetMemberList, description = "A page of members."),
 ))]
-pub(super) async fn list_members(
-    mut request: ApiRequest<CanAdmin, (), Params>,
-) -> Result<Json<FleetMemberList>, ApiError> {
-    let page = request.params.page::<AgentName>()?;
-    request.params.finish()?;
+async fn list_members(
+    request: ApiRequest<CanAdmin, (), Page<AgentName>>,
+) -> Result<Json<FleetMemberList>> {
     let now = request.gateway.ids.now();
     let members = request.gateway.fleet.status().into_iter();
     let members = members.map(|status| member_info(status, now)).collect();
-    let (members, next_cursor) = page.select(members, |member: &FleetMember| member.name.clone());
+    let (members, next_cursor) = request.params.select(members, |member| member.name.clone());
     Ok(Json(FleetMemberList {
         members,
         next_cursor,
@@ -62,9 +78,7 @@ pub(super) async fn list_members(
 #[utoipa::path(post, path = "/v1/fleet/{member}/drain", responses(
     (status = 204, description = "The member gets no new processes."),
 ))]
-pub(super) async fn drain_member(
-    request: ApiRequest<CanAdmin, AgentName>,
-) -> Result<StatusCode, ApiError> {
+async fn drain_member(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode> {
     let member = request.gateway.fleet.member(&request.ids);
     let member = member.ok_or_else(ApiError::not_found)?;
     member.start_drain();
@@ -79,9 +93,7 @@ pub(super) async fn drain_member(
 #[utoipa::path(delete, path = "/v1/fleet/{member}", responses(
     (status = 204, description = "The member is removed."),
 ))]
-pub(super) async fn remove_member(
-    request: ApiRequest<CanAdmin, AgentName>,
-) -> Result<StatusCode, ApiError> {
+async fn remove_member(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode> {
     let is_named = |name: &AgentName, _: &Arc<str>| *name == request.ids;
     if remove(&request, is_named).is_empty() {
         return Err(ApiError::not_found());
@@ -95,9 +107,9 @@ pub(super) async fn remove_member(
 #[utoipa::path(delete, path = "/v1/fleet", responses(
     (status = 200, body = RemovedMembers, description = "The members of the key are removed. There may be none."),
 ))]
-pub(super) async fn remove_members(
+async fn remove_members(
     mut request: ApiRequest<CanAdmin, (), Params>,
-) -> Result<Json<RemovedMembers>, ApiError> {
+) -> Result<Json<RemovedMembers>> {
     let key = request.params.text("key")?;
     let key = key.ok_or_else(|| ApiError::invalid("key", "expected the name of a key"))?;
     request.params.finish()?;
@@ -117,8 +129,7 @@ fn remove<I, Q>(
 }
 
 fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
-    let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-    let before = |span| Timestamp::from_millis(now.as_millis().saturating_sub(millis(span)));
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     FleetMember {
         name: status.name,
         state: match status.state {
@@ -126,11 +137,9 @@ fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
             MemberState::Reconnecting => FleetMemberState::Reconnecting,
             MemberState::Disconnected => FleetMemberState::Disconnected,
         },
-        since: before(status.since),
-        last_heartbeat_at: status.last_heartbeat.map(before),
-        latency_ms: status
-            .latency
-            .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+        since: now.before(status.since),
+        last_heartbeat_at: status.last_heartbeat.map(|span| now.before(span)),
+        latency_ms: status.latency.map(millis),
         processes: status.channels,
         capacity: status.info.capacity,
         draining: status.draining,
@@ -148,10 +157,10 @@ fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
 #[utoipa::path(post, path = "/v1/fleet/{member}/rpc", request_body = MemberCall, responses(
     (status = 200, body = RpcResult, description = "The result from the member."),
 ))]
-pub(super) async fn call_member(
+async fn call_member(
     request: ApiRequest<CanAdmin, AgentName>,
     body: JsonBody<MemberCall>,
-) -> Result<Json<RpcResult>, ApiError> {
+) -> Result<Json<RpcResult>> {
     if request.gateway.fleet.member(&request.ids).is_none() {
         return Err(ApiError::not_found());
     }
@@ -173,14 +182,11 @@ pub(super) async fn call_member(
     let params = params.map_or_else(|| null_to_empty(RawValue::NULL), to_one_line);
     let params = with_trace(&params, request.trace.as_ref());
     let pool = request.gateway.pool();
-    let mut lease = pool
-        .short_lease(&spec, &request.by, Priority::Reclaim)
-        .await?;
+    let lease = pool.short_lease(&spec, &request.by, Priority::Reclaim);
+    let mut lease = lease.await?;
     let timeout = Duration::from_secs(call.timeout_seconds);
-    let result = lease.call(&call.method, &params, timeout).await?;
-    Ok(Json(RpcResult {
-        result: to_one_line(result),
-    }))
+    let result = to_one_line(lease.call(&call.method, &params, timeout).await?);
+    Ok(Json(RpcResult { result }))
 }
 
 /// Connects a member of the fleet as a WebSocket.
@@ -191,20 +197,20 @@ pub(super) async fn call_member(
 #[utoipa::path(get, path = "/v1/fleet/connect", responses(
     (status = 101, description = "The connection carries the processes of the member."),
 ))]
-pub(super) async fn connect_member(
+async fn connect_member(
     mut request: ApiRequest<CanFleet, (), Params>,
     Extension(held): Extension<ConnectionPermit>,
     Extension(charge): Extension<Arc<BodyCharge>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let description = cca_description(&mut request.params)?;
     request.params.finish()?;
     let ApiRequest { gateway, by, .. } = request;
     let upgrade = upgrade.map_err(|rejection| ApiError::no_websocket(&rejection))?;
-    let guard = gateway.streams().acquire(&by)?;
+    let guard = gateway.streams.acquire(&by)?;
     let key = MemberKey {
         name: by.id.clone(),
-        names: by.credential().verified().member_names.clone(),
+        names: by.credential().verified.member_names.clone(),
         limits: gateway.principal_limits.effective(&by),
     };
     let cca = match description {
@@ -212,41 +218,33 @@ pub(super) async fn connect_member(
         Some((name, instance, info)) => {
             let max = key.limits.max(PrincipalLimit::Members);
             let opened = check_name(&gateway, &name, &key).and_then(|()| {
-                let opened = gateway.cca().open(&name, &by.key(), instance, max);
+                let opened = gateway.cca.open(&name, &by.key(), instance, max);
                 opened.map_err(|error| rejected(&gateway, &name, &key, error.to_string()))
             });
             let opened = opened.map_err(|reason| ApiError::new(ProblemCode::Forbidden, reason))?;
             Some((opened, info))
         }
     };
-    let max_bytes = if cca.is_some() {
-        MAX_MESSAGE_BYTES
-    } else {
-        MEMBER_FRAME_BYTES
-    };
+    let max_bytes = cca
+        .as_ref()
+        .map_or(MEMBER_FRAME_BYTES, |_| MAX_MESSAGE_BYTES);
     held.charge_messages(charge);
     let shutdown = gateway.shutdown.clone();
-    let admission = by.admission().clone();
     let socket = FleetSocket {
         gateway,
-        admission,
+        admission: by.admission().clone(),
         key,
         cca,
         _guard: guard,
         permit: held,
     };
-    let upgrade = upgrade
-        .max_message_size(max_bytes)
-        .max_frame_size(max_bytes);
-    // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    Ok(upgrade
-        .on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) }))
+    Ok(accept_socket(shutdown, upgrade, max_bytes, |stream| {
+        socket.run(stream)
+    }))
 }
 
 /// The name, the resume token and the description of a member of the dialect `cca`. `None`: the member sends them itself.
-fn cca_description(
-    params: &mut Params,
-) -> Result<Option<(AgentName, Option<String>, MemberInfo)>, ApiError> {
+fn cca_description(params: &mut Params) -> Result<Option<(AgentName, Option<String>, MemberInfo)>> {
     match params.text("dialect")?.as_deref() {
         None => return Ok(None),
         Some("cca") => {}
@@ -255,19 +253,57 @@ fn cca_description(
     let name = params.parsed("name", "the name of an agent")?;
     let name = name.ok_or_else(|| ApiError::invalid("name", "the dialect cca needs a name"))?;
     let instance = params.short("instance", MAX_INSTANCE)?;
-    let capacity = params
-        .parsed("capacity", "a number from 1 to 256")?
-        .unwrap_or(DEFAULT_CAPACITY);
+    let capacity = params.parsed("capacity", "a number from 1 to 256")?;
     let mut roots = params.all("root");
     if roots.is_empty() {
         roots.push("/".to_owned());
     }
     let info = MemberInfo {
-        capacity,
+        capacity: capacity.unwrap_or(DEFAULT_CAPACITY),
         version: "cca".to_owned(),
         dialect: AgentDialect::Acp,
         roots,
         metadata: BTreeMap::new(),
     };
     Ok(Some((name, instance, info)))
+}
+
+/// Sends a message to all or selected agents, sessions and members of the fleet.
+///
+/// A notification reaches running processes. A prompt is queued in sessions and requires the scope `admin`. Only targets of the
+/// own tenant get the message. The response names each target, and waits for at most 5 seconds for each of them. A principal
+/// can send six broadcasts in a minute.
+#[utoipa::path(post, path = "/v1/broadcasts", request_body = CreateBroadcast, responses(
+    (status = 200, body = BroadcastReport, description = "The targets that got the message, and those that did not."),
+))]
+async fn create_broadcast(
+    request: ApiRequest<CanPrompt>,
+    key: IdempotencyHeader,
+    body: JsonBody<CreateBroadcast>,
+) -> Result<Response> {
+    let key = key.bind(&body.bytes);
+    let broadcast = body.value;
+    check_broadcast(&broadcast)?;
+    let by = request.by;
+    if broadcast.form == BroadcastForm::Prompt {
+        by.require(Scope::Admin)?;
+    }
+    let broadcasts = &request.gateway.broadcasts;
+    let sent = broadcasts.send(&by, by.author(), broadcast, key, request.trace);
+    let sent = sent.await?;
+    Ok((Replayed(sent.replayed), Json(sent.response)).into_response())
+}
+
+fn check_broadcast(broadcast: &CreateBroadcast) -> Result<()> {
+    if !(1..=MAX_CONTENT_BYTES).contains(&broadcast.content.len()) {
+        let detail = format!("expected 1 to {MAX_CONTENT_BYTES} bytes");
+        return Err(ApiError::invalid("/content", detail));
+    }
+    if let BroadcastTo::Selected(selected) = &broadcast.to
+        && !(1..=MAX_TARGETS).contains(&selected.count())
+    {
+        let detail = format!("expected 1 to {MAX_TARGETS} agents, sessions and members");
+        return Err(ApiError::invalid("/to", detail));
+    }
+    Ok(())
 }

@@ -1,10 +1,25 @@
-//! `/v1`: the version of the gateway, and the rights and limits of the key.
+//! `/v1`: the version of the gateway, the rights and limits of the key, and tickets: short-lived credentials for a URL, because
+//! an `EventSource` cannot send headers.
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
 
-use crate::surface::http::{ApiError, ApiRequest, Gateway, HasKey};
-use events::api::{GatewayInfo, GatewayLimits, PrincipalInfo, ProblemCode};
+use crate::config::Limits;
+use crate::surface::http::{ApiError, ApiRequest, CanRead, Gateway, HasKey, JsonBody, Result};
+use base::types::{EffectiveLimits, PrincipalLimit, Scope};
+use events::api::{
+    CreateTicket, GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo,
+    ProblemCode, PublicPath, Ticket,
+};
+use log::audit::Counted;
+use sessions::limits::IDEMPOTENCY_KEY_MAX_AGE;
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![get_gateway, create_ticket, livez, readyz]
+}
 
 /// Gets the version of the gateway, and the principal, scopes and limits of the key.
 ///
@@ -13,7 +28,7 @@ use events::api::{GatewayInfo, GatewayLimits, PrincipalInfo, ProblemCode};
 #[utoipa::path(get, path = "/v1", responses(
     (status = 200, body = GatewayInfo, description = "The gateway, and the rights and limits of this key."),
 ))]
-pub(super) async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo> {
+async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo> {
     let ApiRequest { gateway, by, .. } = request;
     Json(GatewayInfo {
         name: "acp-gateway".to_owned(),
@@ -24,8 +39,31 @@ pub(super) async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo
             tenant: by.tenant.as_str().to_owned(),
         },
         scopes: by.scopes.iter().collect(),
-        limits: GatewayLimits::of(&gateway.limits, &gateway.principal_limits.effective(&by)),
+        limits: limits(&gateway.limits, &gateway.principal_limits.effective(&by)),
     })
+}
+
+fn limits(gateway: &Limits, principal: &EffectiveLimits) -> GatewayLimits {
+    let sessions = &gateway.sessions;
+    GatewayLimits {
+        max_body_bytes: gateway.http.max_body_bytes,
+        max_prompt_bytes: sessions.max_prompt_bytes,
+        max_file_bytes: sessions.max_file_bytes,
+        idempotency_key_max_age_seconds: IDEMPOTENCY_KEY_MAX_AGE.as_secs(),
+        per_session: PerSessionLimits {
+            max_queued_prompts: sessions.max_session_queued_prompts,
+            max_pending_requests: sessions.max_pending_requests,
+        },
+        per_key: PerKeyLimits {
+            max_requests_per_minute: principal.get(PrincipalLimit::Requests),
+            max_prompts_per_minute: principal.get(PrincipalLimit::Prompts),
+            max_streams: principal.get(PrincipalLimit::Streams),
+            max_live_sessions: principal.get(PrincipalLimit::LiveSessions),
+            max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
+            max_queued_task_bytes: principal.get(PrincipalLimit::QueuedTaskBytes),
+            max_fleet_members: principal.get(PrincipalLimit::Members),
+        },
+    }
 }
 
 /// Liveness: the process responds.
@@ -35,7 +73,7 @@ pub(super) async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo
 #[utoipa::path(get, path = "/livez", responses(
     (status = 200, body = String, content_type = "text/plain", description = "`ok`"),
 ))]
-pub(super) async fn livez() -> &'static str {
+async fn livez() -> &'static str {
     "ok"
 }
 
@@ -45,7 +83,7 @@ pub(super) async fn livez() -> &'static str {
 #[utoipa::path(get, path = "/readyz", responses(
     (status = 200, body = String, content_type = "text/plain", description = "`ok`"),
 ))]
-pub(super) async fn readyz(State(gateway): State<Gateway>) -> Result<&'static str, ApiError> {
+async fn readyz(State(gateway): State<Gateway>) -> Result<&'static str> {
     if gateway.shutdown.is_draining() {
         return Err(ApiError::draining());
     }
@@ -54,4 +92,67 @@ pub(super) async fn readyz(State(gateway): State<Gateway>) -> Result<&'static st
         return Err(ApiError::new(ProblemCode::StorageFull, detail));
     }
     Ok("ok")
+}
+
+/// Creates a ticket, which authenticates GET requests for streams and terminals of the given paths.
+///
+/// Send the ticket as `?ticket=`. An `EventSource` or a WebSocket in a browser cannot send an `Authorization`
+/// header.
+#[utoipa::path(post, path = "/v1/tickets", request_body = CreateTicket, responses(
+    (status = 201, body = Ticket, description = "The ticket. No other response contains it."),
+))]
+async fn create_ticket(
+    request: ApiRequest<CanRead>,
+    public: Option<Extension<PublicPath>>,
+    body: JsonBody<CreateTicket>,
+) -> Result<Response> {
+    // Otherwise the holder of a ticket could renew it for ever.
+    if request.by.credential().ticket.is_some() {
+        let detail = "creating a ticket requires a key, not a ticket";
+        return Err(ApiError::new(ProblemCode::Forbidden, detail));
+    }
+    let mut paths = body.value.paths;
+    if let Some(Extension(public)) = public {
+        for path in &mut paths {
+            if let Some(below) = public.strip(path) {
+                *path = below.to_owned();
+            }
+        }
+    }
+    if paths.is_empty() || paths.len() > 64 {
+        return Err(ApiError::invalid("/paths", "expected 1 to 64 paths"));
+    }
+    for (index, path) in paths.iter().enumerate() {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-');
+        let known = path.len() <= 256 && path.starts_with("/v1/") && path.bytes().all(plain);
+        // Others may read a URL, for example in logs. Only streams and WebSockets in a browser need a ticket.
+        let socket = is_sign_in_socket(path);
+        if !known || !(socket || path.ends_with("/events") || path.ends_with("/events/stream")) {
+            let detail = "expected a path without a query: a stream below /v1 that ends with /events/stream or /events, or the WebSocket of a sign-in";
+            return Err(ApiError::invalid(format!("/paths/{index}"), detail));
+        }
+        if socket {
+            request.by.require(Scope::Admin)?;
+        }
+    }
+    let gateway = &request.gateway;
+    let tickets = gateway.policy.tickets.clone();
+    let holder = request.by.credential().verified.clone();
+    let issue = move || tickets.issue(&holder, paths);
+    let issued = gateway.shutdown.spawn_blocking(issue).await;
+    let issued = issued.map_err(ApiError::internal)?;
+    let issued = issued.map_err(ApiError::internal)?;
+    let counted = gateway.audit.counted();
+    let now = gateway.ids.now();
+    counted.by_key(&request.by.author(), Counted::TicketCreated, now);
+    let ticket = Ticket {
+        ticket: issued.ticket,
+        expires_at: issued.expires_at,
+    };
+    Ok((StatusCode::CREATED, Json(ticket)).into_response())
+}
+
+fn is_sign_in_socket(path: &str) -> bool {
+    let parts: Vec<_> = path.split('/').collect();
+    matches!(parts[..], ["", "v1", "agents", _, "auth", "terminals", _])
 }

@@ -4,20 +4,34 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::stream::Sse;
 use crate::surface::http::{
-    ApiError, ApiRequest, Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody,
-    LargeJsonBody, NewTurn, Params, PreferWait, set_preference_applied, set_replayed, turn_feed,
+    ApiError, ApiRequest, Authorized, CanPrompt, CanRead, Gateway, IdempotencyHeader, JsonBody,
+    NewTurn, Params, PreferWait, PreferenceApplied, PromptSize, Replayed, Result, location,
+    turn_feed,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
-use base::types::{CancelCause, PromptId, SessionId};
-use events::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList, PromptPatch};
+use base::types::{PromptId, SessionId};
+use events::api::{CancelCause, Cancelled, CreatePrompt, Problem, Prompt, PromptList, PromptPatch};
 use events::event::SessionEvent;
 use sessions::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use wire::acp::to_one_line;
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        list_prompts,
+        create_prompt,
+        create_prompt_stream,
+        get_prompt,
+        patch_prompt,
+        cancel_session,
+        cancel_prompt
+    ]
+}
 
 pub(super) const MAX_WAIT_SECONDS: u64 = 300;
 
@@ -31,13 +45,13 @@ pub(super) const MAX_WAIT_SECONDS: u64 = 300;
     (status = 200, body = Prompt, description = "The turn has ended within the wait."),
     (status = 202, body = Prompt, description = "The turn runs or is queued. To receive all of its further events, read the events with `?after=` and its `lastEventId`."),
 ))]
-pub(super) async fn create_prompt(
+async fn create_prompt(
     request: ApiRequest<CanPrompt, SessionId>,
     headers: HeaderMap,
     wait: PreferWait,
     key: IdempotencyHeader,
-    LargeJsonBody(body): LargeJsonBody<CreatePrompt>,
-) -> Result<Response, ApiError> {
+    body: JsonBody<CreatePrompt, PromptSize>,
+) -> Result<Response> {
     let forms = [Representation::Json, Representation::EventStream];
     let form = negotiate(&headers, &forms)?;
     begin_prompt(request, form, wait.duration(MAX_WAIT_SECONDS), key, body).await
@@ -51,11 +65,11 @@ pub(super) async fn create_prompt(
     request_body = CreatePrompt, responses(
     (status = 200, content((SessionEvent = "text/event-stream")), description = "The events of the turn."),
 ))]
-pub(super) async fn create_prompt_stream(
+async fn create_prompt_stream(
     request: ApiRequest<CanPrompt, SessionId>,
     key: IdempotencyHeader,
-    LargeJsonBody(body): LargeJsonBody<CreatePrompt>,
-) -> Result<Response, ApiError> {
+    body: JsonBody<CreatePrompt, PromptSize>,
+) -> Result<Response> {
     begin_prompt(request, Representation::EventStream, None, key, body).await
 }
 
@@ -64,45 +78,37 @@ async fn begin_prompt(
     form: Representation,
     wait: Option<Duration>,
     key: IdempotencyHeader,
-    body: JsonBody<CreatePrompt>,
-) -> Result<Response, ApiError> {
+    body: JsonBody<CreatePrompt, PromptSize>,
+) -> Result<Response> {
     let key = key.bind(&body.bytes);
     let session = request.open_session().await?;
     let gateway = request.gateway;
     let by = request.by;
     let prompt = PromptRequest {
-        blocks: content_blocks(body.value.prompt)?,
         attachments: body.value.attachments,
         queue: body.value.queue,
         key,
         trace: request.trace,
-        acp_request: None,
-        broadcast: None,
-        serving: None,
+        ..PromptRequest::new(content_blocks(body.value.prompt)?)
     };
     // The request may wait for the whole turn.
     drop(body.bytes);
     let held = form == Representation::EventStream || wait.is_some();
     let NewTurn { admitted, guard } =
         NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;
-    let location = prompt_location(&admitted.prompt);
-    let replayed = admitted.replayed;
-    let mut response = match (form, guard) {
+    let session_id = session.id();
+    let prompt_id = admitted.prompt.prompt_id;
+    let location = location(format!("/v1/sessions/{session_id}/prompts/{prompt_id}"));
+    let replayed = Replayed(admitted.replayed);
+    let response = match (form, guard) {
         (Representation::EventStream, Some(guard)) => {
-            let feed = turn_feed(&gateway, session, &admitted);
+            let first = admitted.first_seq;
+            let feed = turn_feed(&gateway, session, prompt_id, first, admitted.last_seq);
             gateway.stream_response(by.admission(), guard, feed, Box::new(Sse::<true>), true)
         }
         (_, _guard) => wait_and_respond(&by, &session, admitted, wait).await?,
     };
-    response.headers_mut().insert(header::LOCATION, location);
-    set_replayed(&mut response, replayed);
-    Ok(response)
-}
-
-fn prompt_location(prompt: &Prompt) -> HeaderValue {
-    let (session, id) = (prompt.session_id, prompt.prompt_id);
-    let path = format!("/v1/sessions/{session}/prompts/{id}");
-    HeaderValue::try_from(path).expect("ids are plain ASCII")
+    Ok((location, replayed, response).into_response())
 }
 
 async fn wait_and_respond(
@@ -110,12 +116,10 @@ async fn wait_and_respond(
     session: &SessionHandle,
     admitted: AdmittedPrompt,
     wait: Option<Duration>,
-) -> Result<Response, ApiError> {
-    let AdmittedPrompt {
-        prompt, replayed, ..
-    } = admitted;
+) -> Result<Response> {
+    let prompt = admitted.prompt;
     let ended = match wait {
-        _ if replayed && prompt.status.has_ended() => None,
+        _ if admitted.replayed && prompt.status.has_ended() => None,
         Some(limit) => wait_ended(by, session, prompt.prompt_id, limit).await?,
         None => None,
     };
@@ -125,13 +129,7 @@ async fn wait_and_respond(
     } else {
         StatusCode::ACCEPTED
     };
-    Ok(prompt_response(status, prompt, wait))
-}
-
-fn prompt_response(status: StatusCode, prompt: Prompt, wait: Option<Duration>) -> Response {
-    let mut response = (status, Json(prompt)).into_response();
-    set_preference_applied(&mut response, wait);
-    response
+    Ok((status, PreferenceApplied(wait), Json(prompt)).into_response())
 }
 
 /// Waits up to `limit` for the end of the turn; `None` on time-out. Fails if the key ends first.
@@ -140,7 +138,7 @@ async fn wait_ended<S>(
     session: &SessionHandle,
     prompt: PromptId,
     limit: Duration,
-) -> Result<Option<Prompt>, ApiError> {
+) -> Result<Option<Prompt>> {
     tokio::select! {
         biased;
         () = by.admission().wait_key_ended() => Err(Problem::key_ended().into()),
@@ -150,7 +148,7 @@ async fn wait_ended<S>(
 
 /// The content blocks of a prompt. A text becomes one block. The session checks whether the agent supports
 /// them.
-pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>> {
     match prompt.get().as_bytes().first() {
         Some(b'"') if prompt.get() == "\"\"" => {
             Err(ApiError::invalid("/prompt", "the prompt is empty"))
@@ -174,14 +172,13 @@ pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, Api
 #[utoipa::path(get, path = "/v1/sessions/{session}/prompts", responses(
     (status = 200, body = PromptList, description = "A page of turns."),
 ))]
-pub(super) async fn list_prompts(
+async fn list_prompts(
     mut request: ApiRequest<CanRead, SessionId, Params>,
-) -> Result<Json<PromptList>, ApiError> {
-    let before: Option<PromptId> = request
-        .params
-        .parsed("cursor", "a nextCursor of this list")?;
-    let limit = request.params.limit(50, 200)?;
-    request.params.finish()?;
+) -> Result<Json<PromptList>> {
+    let params = &mut request.params;
+    let before = params.parsed("cursor", "a nextCursor of this list")?;
+    let limit = params.limit(50, 200)?;
+    params.finish()?;
     let session = request.open_session().await?;
     Ok(Json(session.query().prompts(before, limit).await?))
 }
@@ -192,28 +189,27 @@ pub(super) async fn list_prompts(
 #[utoipa::path(get, path = "/v1/sessions/{session}/prompts/{prompt}", responses(
     (status = 200, body = Prompt, description = "The turn. Its `status` shows whether it has ended."),
 ))]
-pub(super) async fn get_prompt(
+async fn get_prompt(
     request: ApiRequest<CanRead, (SessionId, PromptId)>,
     wait: PreferWait,
-) -> Result<Response, ApiError> {
-    let (session, prompt) = (request.open_session().await?, request.ids.1);
+) -> Result<Response> {
+    let session = request.open_session().await?;
+    let prompt = request.ids.1;
     let wait = wait.duration(MAX_WAIT_SECONDS);
+    let mut turn = None;
     if let Some(limit) = wait
-        && session
-            .query()
-            .prompt_range(prompt)
-            .await?
-            .is_some_and(|turn| turn.last_seq.is_none())
+        && let Some(range) = session.query().prompt_range(prompt).await?
+        && range.last_seq.is_none()
     {
         // A held response counts as a stream.
-        let _guard = request.gateway.streams().acquire(&request.by)?;
-        if let Some(ended) = wait_ended(&request.by, &session, prompt, limit).await? {
-            return Ok(prompt_response(StatusCode::OK, ended, wait));
-        }
+        let _guard = request.gateway.streams.acquire(&request.by)?;
+        turn = wait_ended(&request.by, &session, prompt, limit).await?;
     }
-    let turn = session.query().prompt_state(prompt).await?;
+    if turn.is_none() {
+        turn = session.query().prompt_state(prompt).await?;
+    }
     let turn = turn.ok_or_else(ApiError::not_found)?;
-    Ok(prompt_response(StatusCode::OK, turn, wait))
+    Ok((PreferenceApplied(wait), Json(turn)).into_response())
 }
 
 /// Changes the content of a queued prompt, its place in the queue, or both.
@@ -224,11 +220,11 @@ pub(super) async fn get_prompt(
     request_body = PromptPatch, responses(
     (status = 200, body = Prompt, description = "The prompt after the change. It can have started since."),
 ))]
-pub(super) async fn patch_prompt(
+async fn patch_prompt(
     request: ApiRequest<CanPrompt, (SessionId, PromptId)>,
-    LargeJsonBody(body): LargeJsonBody<PromptPatch>,
-) -> Result<Json<Prompt>, ApiError> {
-    let (session, prompt) = (request.open_session().await?, request.ids.1);
+    body: JsonBody<PromptPatch, PromptSize>,
+) -> Result<Json<Prompt>> {
+    let session = request.open_session().await?;
     let attachments = body.value.attachments;
     let content = body.value.prompt;
     if content.is_none() && !attachments.is_empty() {
@@ -237,7 +233,8 @@ pub(super) async fn patch_prompt(
     }
     let blocks = content.map(content_blocks).transpose()?;
     let edit = blocks.map(|blocks| (blocks, attachments));
-    let changed = session.change_prompt(&request.by, prompt, edit, body.value.before);
+    let before = body.value.before;
+    let changed = session.change_prompt(&request.by, request.ids.1, edit, before);
     Ok(Json(changed.await?))
 }
 
@@ -249,9 +246,7 @@ pub(super) async fn patch_prompt(
     (status = 202, body = Cancelled, description = "The turns that the gateway cancels. Each ends with an event."),
     (status = 204, description = "No turn ran or was queued."),
 ))]
-pub(super) async fn cancel_session(
-    request: ApiRequest<CanPrompt, SessionId>,
-) -> Result<Response, ApiError> {
+async fn cancel_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response> {
     let session = request.open_session().await?;
     let cancelled = session.cancel(None, CancelCause::Person, request.trace);
     Ok(cancelled_response(cancelled.await?))
@@ -265,9 +260,7 @@ pub(super) async fn cancel_session(
     (status = 202, body = Cancelled, description = "The gateway cancels the turn. The turn ends with an event."),
     (status = 204, description = "The turn had already ended."),
 ))]
-pub(super) async fn cancel_prompt(
-    request: ApiRequest<CanPrompt, (SessionId, PromptId)>,
-) -> Result<Response, ApiError> {
+async fn cancel_prompt(request: ApiRequest<CanPrompt, (SessionId, PromptId)>) -> Result<Response> {
     let session = request.open_session().await?;
     let prompt = Some(request.ids.1);
     let cancelled = session.cancel(prompt, CancelCause::Person, request.trace);

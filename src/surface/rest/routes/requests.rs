@@ -4,18 +4,27 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use serde_json::value::{RawValue, to_raw_value};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::surface::http::{
-    ApiError, ApiRequest, CanApprove, CanRead, IdempotencyHeader, JsonBody, LargeJsonBody, Params,
-    set_replayed,
+    ApiError, ApiRequest, CanApprove, CanRead, Gateway, IdempotencyHeader, JsonBody, Page,
+    PromptSize, Replayed, Result,
 };
 use base::types::{RequestId, SessionId};
 use events::api::{
-    ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer,
-    RequestAnswer,
+    ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer,
 };
 use sessions::session::{Answer, IdempotencyKey};
 use wire::acp::to_one_line;
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        list_requests,
+        answer_request,
+        answer_permission,
+        answer_elicitation
+    ]
+}
 
 /// Lists the requests of the agent that have no answer yet.
 ///
@@ -23,15 +32,12 @@ use wire::acp::to_one_line;
 #[utoipa::path(get, path = "/v1/sessions/{session}/requests", responses(
     (status = 200, body = PendingRequests, description = "A page of open requests."),
 ))]
-pub(super) async fn list_requests(
-    mut request: ApiRequest<CanRead, SessionId, Params>,
-) -> Result<Json<PendingRequests>, ApiError> {
-    let page = request.params.page::<RequestId>()?;
-    request.params.finish()?;
+async fn list_requests(
+    request: ApiRequest<CanRead, SessionId, Page<RequestId>>,
+) -> Result<Json<PendingRequests>> {
     let session = request.open_session().await?;
     let requests = session.snapshot().await?.requests;
-    let (requests, next_cursor) =
-        page.select(requests, |request: &PendingRequest| request.request_id);
+    let (requests, next_cursor) = request.params.select(requests, |open| open.request_id);
     Ok(Json(PendingRequests {
         requests,
         next_cursor,
@@ -44,7 +50,7 @@ async fn submit_answer(
     request: AnswerRequest,
     key: Option<IdempotencyKey>,
     answer: Answer,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let session = request.open_session().await?;
     let author = request.by.author();
     let id = request.ids.1;
@@ -55,9 +61,7 @@ async fn submit_answer(
     };
     let context = request.gateway.sessions.context();
     let answered = context.respond_once(&request.by, key, act).await?;
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    set_replayed(&mut response, answered.replayed);
-    Ok(response)
+    Ok((StatusCode::NO_CONTENT, Replayed(answered.replayed), ()).into_response())
 }
 
 /// Answers a request of any kind with the result that ACP defines for it, or with a JSON-RPC error.
@@ -67,11 +71,11 @@ async fn submit_answer(
     request_body = RequestAnswer, responses(
     (status = 204, description = "The answer is durable, and the gateway sends it to the agent."),
 ))]
-pub(super) async fn answer_request(
+async fn answer_request(
     request: AnswerRequest,
     key: IdempotencyHeader,
-    LargeJsonBody(body): LargeJsonBody<RequestAnswer>,
-) -> Result<Response, ApiError> {
+    body: JsonBody<RequestAnswer, PromptSize>,
+) -> Result<Response> {
     let key = key.bind(&body.bytes);
     let given = match (body.value.result, body.value.error) {
         (Some(result), None) => Answer::Result(to_one_line(result)),
@@ -89,21 +93,15 @@ pub(super) async fn answer_request(
     request_body = PermissionAnswer, responses(
     (status = 204, description = "The answer is durable, and the gateway sends it to the agent."),
 ))]
-pub(super) async fn answer_permission(
+async fn answer_permission(
     request: AnswerRequest,
     key: IdempotencyHeader,
     body: JsonBody<PermissionAnswer>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let key = key.bind(&body.bytes);
-    let given = match body.value {
-        PermissionAnswer {
-            option_id: Some(option),
-            cancelled: None,
-        } => Answer::Option(option),
-        PermissionAnswer {
-            option_id: None,
-            cancelled: Some(true),
-        } => Answer::Cancelled,
+    let given = match (body.value.option_id, body.value.cancelled) {
+        (Some(option), None) => Answer::Option(option),
+        (None, Some(true)) => Answer::Cancelled,
         _ => {
             let detail = "expected either optionId or cancelled: true";
             return Err(ApiError::invalid("", detail));
@@ -120,17 +118,17 @@ pub(super) async fn answer_permission(
     request_body = ElicitationAnswer, responses(
     (status = 204, description = "The answer is durable, and the gateway sends it to the agent."),
 ))]
-pub(super) async fn answer_elicitation(
+async fn answer_elicitation(
     request: AnswerRequest,
     key: IdempotencyHeader,
     body: JsonBody<ElicitationAnswer>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let key = key.bind(&body.bytes);
     let result = elicitation_result(body.value)?;
     submit_answer(request, key, Answer::Elicitation(result)).await
 }
 
-fn elicitation_result(mut answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiError> {
+fn elicitation_result(mut answer: ElicitationAnswer) -> Result<Box<RawValue>> {
     answer.content = answer.content.map(to_one_line);
     match (&answer.content, answer.action) {
         (Some(content), ElicitationAction::Accept) if !content.get().starts_with('{') => {

@@ -1,31 +1,55 @@
-//! `/v1/sessions`: creates, lists, changes, closes and deletes sessions.
+//! `/v1/sessions`: creates, lists, changes, closes and deletes sessions; their mode and options, and agent methods by name.
+//!
+//! A mode or an option can allow actions that otherwise need a permission, so these routes require the scope
+//! `approve`.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
-use serde_json::value::{RawValue, to_raw_value};
+use http::{StatusCode, header};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::prompts::content_blocks;
-use super::settings::checked_value;
 use crate::surface::http::{
-    ApiError, ApiRequest, Authorized, CanPrompt, CanRead, Gateway, IdempotencyHeader, IfMatch,
-    IfNoneMatch, JsonBody, LargeJsonBody, NewTurn, OptionalJsonBody, Params, set_replayed,
+    ApiError, ApiRequest, Authorized, CanApprove, CanPrompt, CanRead, Gateway, IdempotencyHeader,
+    IfMatch, IfNoneMatch, JsonBody, NewTurn, OptionalJsonBody, Params, PromptSize, Replayed,
+    Result, ascii, json, location,
 };
 use base::types::{Scope, SessionId};
 use events::api::{
-    AttachSession, Attachment, BulkResults, CreateSession, Problem, Session, SessionList,
-    SessionPatch,
+    AttachSession, Attachment, BulkResults, ConfigOptions, CreateSession, Modes, Problem, RpcCall,
+    RpcResult, Session, SessionList, SessionPatch, SetConfigOption, SetMode,
 };
 use sessions::session::{
     BulkAction, ClientCall, Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, IdempotencyKey,
     ListOrder, ListQuery, MetadataFilter, PromptRequest, SessionHandle,
 };
-use wire::acp::TraceContext;
+use wire::acp::{self, CancelTarget, ConfigValue, to_one_line, to_raw};
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        list_sessions,
+        create_session,
+        delete_sessions,
+        close_sessions,
+        get_session,
+        patch_session,
+        delete_session,
+        attach_session,
+        close_session,
+        fork_session,
+        set_mode,
+        set_config_option,
+        call_session,
+        cancel_tool_call,
+        cancel_agent_terminal
+    ]
+}
 
 fn session_response(status: StatusCode, session: Session) -> Response {
-    let etag = HeaderValue::try_from(session.etag()).expect("event ids are plain ASCII");
-    (status, [(header::ETAG, etag)], Json(session)).into_response()
+    let etag = [(header::ETAG, ascii(session.etag()))];
+    (status, etag, Json(session)).into_response()
 }
 
 /// Creates a session, or adopts a session that the agent already has (`agentSessionId`).
@@ -35,23 +59,19 @@ fn session_response(status: StatusCode, session: Session) -> Response {
 #[utoipa::path(post, path = "/v1/sessions", request_body = CreateSession, responses(
     (status = 201, body = Session, description = "The new session."),
 ))]
-pub(super) async fn create_session(
+async fn create_session(
     request: ApiRequest<CanPrompt>,
     key: IdempotencyHeader,
-    LargeJsonBody(mut body): LargeJsonBody<CreateSession>,
-) -> Result<Response, ApiError> {
+    mut body: JsonBody<CreateSession, PromptSize>,
+) -> Result<Response> {
     let key = key.bind(&body.bytes);
     let first = FirstTurn::take(&mut body.value, key.as_ref())?;
     first.check_scope(&request.by)?;
-    let ApiRequest {
-        gateway, by, trace, ..
-    } = request;
-    let mut created = gateway
-        .sessions
-        .create(&by, body.value, key, trace.clone())
-        .await?;
+    let sessions = &request.gateway.sessions;
+    let created = sessions.create(&request.by, body.value, None, key, request.trace.clone());
+    let mut created = created.await?;
     if !first.is_empty() {
-        created.response = first.begin(&gateway, &by, &created, trace).await?;
+        created.response = first.begin(&request, &created).await?;
     }
     Ok(created_response(created))
 }
@@ -64,10 +84,10 @@ pub(super) async fn create_session(
 #[utoipa::path(post, path = "/v1/sessions/{session}/fork", responses(
     (status = 201, body = Session, description = "The new session."),
 ))]
-pub(super) async fn fork_session(
+async fn fork_session(
     request: ApiRequest<CanPrompt, SessionId>,
     key: IdempotencyHeader,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let session = request.open_session().await?;
     let sessions = &request.gateway.sessions;
     let forked = sessions.fork(&request.by, &session, &[], key.bind(&[]), request.trace);
@@ -75,18 +95,12 @@ pub(super) async fn fork_session(
 }
 
 fn created_response(created: Created) -> Response {
-    let location = format!("/v1/sessions/{}", created.response.session_id);
-    let mut response = session_response(StatusCode::CREATED, created.response);
-    let headers = response.headers_mut();
-    headers.insert(
-        header::LOCATION,
-        HeaderValue::try_from(location).expect("ids are plain ASCII"),
-    );
-    set_replayed(&mut response, created.replayed);
-    response
+    let location = location(format!("/v1/sessions/{}", created.response.session_id));
+    let response = session_response(StatusCode::CREATED, created.response);
+    (location, Replayed(created.replayed), response).into_response()
 }
 
-/// Lists sessions, the latest `updatedAt` first.
+/// Lists sessions, the latest `lastActivityAt` first.
 ///
 /// The filters combine. A page scans at most 5,000 sessions, so a page can have fewer entries than `limit` and still
 /// have a `nextCursor`. The latest changes come first by default: a session that changes while a client pages moves
@@ -96,46 +110,42 @@ fn created_response(created: Created) -> Response {
     (status = 200, body = SessionList, description = "A page of sessions."),
     (status = 304, description = "The page has an ETag from `If-None-Match`."),
 ))]
-pub(super) async fn list_sessions(
+async fn list_sessions(
     mut request: ApiRequest<CanRead, (), Params>,
     known: IfNoneMatch,
-) -> Result<Response, ApiError> {
-    let q = request.params.short("q", 256)?;
-    let tasks = request.params.flag("tasks", false)?;
-    let order = match request.params.text("order")?.as_deref() {
-        None | Some("updated") => ListOrder::Updated,
-        Some("created") => ListOrder::Created,
-        Some(_) => return Err(ApiError::invalid("order", "expected updated or created")),
-    };
+) -> Result<Response> {
+    let params = &mut request.params;
     let query = ListQuery {
-        q,
-        tasks,
-        order,
-        ..list_query(&mut request.params, 200)?
+        q: params.short("q", 256)?,
+        tasks: params.flag("tasks", false)?,
+        order: match params.text("order")?.as_deref() {
+            None | Some("updated") => ListOrder::Updated,
+            Some("created") => ListOrder::Created,
+            Some(_) => return Err(ApiError::invalid("order", "expected updated or created")),
+        },
+        ..list_query(params, 200)?
     };
-    request.params.finish()?;
+    params.finish()?;
     let page = request.gateway.sessions.list(&request.by, &query).await?;
     // `list` reads the position before the sessions, so an equal position means an equal list.
     let etag = format!("\"{}\"", page.last_event_id);
     Ok(known.respond(&etag, || Json(page).into_response()))
 }
 
-pub(super) fn list_query(params: &mut Params, max_limit: usize) -> Result<ListQuery, ApiError> {
+fn list_query(params: &mut Params, max_limit: usize) -> Result<ListQuery> {
     Ok(ListQuery {
         agent: params.parsed("agent", "an agent's name")?,
         state: params.named("state", "idle, running, waiting or closed")?,
-        q: None,
         cwd: params.short("cwd", 4096)?,
         metadata: metadata_filter(params)?,
-        tasks: false,
-        order: ListOrder::Updated,
         cursor: params.short("cursor", 1024)?,
         limit: params.limit(50, max_limit)?,
+        ..ListQuery::default()
     })
 }
 
 /// Reads the metadata filters. Each key occurs once; keys and values are within the limits of the index.
-fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
+fn metadata_filter(params: &mut Params) -> Result<MetadataFilter> {
     const MAX: usize = 8;
     let filter = params.members("metadata");
     if filter.len() > MAX {
@@ -152,7 +162,7 @@ fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
             let detail = format!("expected a value of 1 to {FILTER_VALUE_BYTES} bytes");
             return Err(ApiError::invalid(name, detail));
         }
-        if filter[..at].iter().any(|(former, _)| former == key) {
+        if filter[..at].iter().any(|(earlier, _)| earlier == key) {
             let detail = "this parameter must not be repeated";
             return Err(ApiError::invalid(name, detail));
         }
@@ -168,10 +178,10 @@ fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
     (status = 200, body = Session, description = "The session."),
     (status = 304, description = "The session has an ETag from `If-None-Match`."),
 ))]
-pub(super) async fn get_session(
+async fn get_session(
     request: ApiRequest<CanRead, SessionId>,
     known: IfNoneMatch,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let session = request.open_session().await?.snapshot().await?;
     Ok(known.respond(&session.etag(), || Json(session).into_response()))
 }
@@ -185,11 +195,11 @@ pub(super) async fn get_session(
     request_body(content((SessionPatch = "application/merge-patch+json"), (SessionPatch = "application/json"))),
     responses((status = 200, body = Session, description = "The session after the change."))
 )]
-pub(super) async fn patch_session(
+async fn patch_session(
     request: ApiRequest<CanPrompt, SessionId>,
     IfMatch(if_match): IfMatch,
     body: JsonBody<SessionPatch>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let session = request.open_session().await?;
     let session = session.patch(&request.by, body.value, if_match).await?;
     Ok(session_response(StatusCode::OK, session))
@@ -203,16 +213,13 @@ pub(super) async fn patch_session(
     (status = 204, description = "The session is deleted."),
     (status = 202, description = "The disk is full. Clients no longer see the session; the gateway deletes its data when there is room."),
 ))]
-pub(super) async fn delete_session(
+async fn delete_session(
     request: ApiRequest<CanPrompt, SessionId>,
     IfMatch(if_match): IfMatch,
-) -> Result<StatusCode, ApiError> {
-    let erased = request
-        .open_session()
-        .await?
-        .delete(&request.by, if_match, request.trace)
-        .await?;
-    Ok(if erased {
+) -> Result<StatusCode> {
+    let session = request.open_session().await?;
+    let erased = session.delete(&request.by, if_match, request.trace);
+    Ok(if erased.await? {
         StatusCode::NO_CONTENT
     } else {
         StatusCode::ACCEPTED
@@ -226,10 +233,10 @@ pub(super) async fn delete_session(
     request_body = Option<AttachSession>, responses(
     (status = 200, body = Session, description = "The session after the change."),
 ))]
-pub(super) async fn attach_session(
+async fn attach_session(
     request: ApiRequest<CanPrompt, SessionId>,
     OptionalJsonBody(body): OptionalJsonBody<AttachSession>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let session = request.open_session().await?;
     let context = body.unwrap_or_default().context;
     let session = session.attach(context, request.trace).await?;
@@ -242,31 +249,25 @@ pub(super) async fn attach_session(
 #[utoipa::path(post, path = "/v1/sessions/{session}/close", responses(
     (status = 200, body = Session, description = "The session after the change."),
 ))]
-pub(super) async fn close_session(
-    request: ApiRequest<CanPrompt, SessionId>,
-) -> Result<Response, ApiError> {
+async fn close_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response> {
     let session = request.open_session().await?;
     let session = session.close(&request.by, request.trace).await?;
     Ok(session_response(StatusCode::OK, session))
 }
 
 /// The query for one batch. A filter is required, because a query without a filter would match all sessions.
-fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
+fn parse_batch(mut params: Params) -> Result<ListQuery> {
     let query = list_query(&mut params, 100)?;
     params.finish()?;
-    let filters = [
-        query.agent.is_some(),
-        query.state.is_some(),
-        query.cwd.is_some(),
-        !query.metadata.is_empty(),
-    ];
-    if filters.contains(&true) {
-        return Ok(query);
+    if query.agent.is_none()
+        && query.state.is_none()
+        && query.cwd.is_none()
+        && query.metadata.is_empty()
+    {
+        let detail = "expected at least one filter: metadata.<key>, agent, state or cwd";
+        return Err(ApiError::invalid("metadata", detail));
     }
-    Err(ApiError::invalid(
-        "metadata",
-        "expected at least one filter: metadata.<key>, agent, state or cwd",
-    ))
+    Ok(query)
 }
 
 /// Closes the sessions that match the filter, one batch for each request.
@@ -276,9 +277,7 @@ fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
 #[utoipa::path(post, path = "/v1/sessions/close", responses(
     (status = 200, body = BulkResults, description = "The result for each session of the batch."),
 ))]
-pub(super) async fn close_sessions(
-    request: ApiRequest<CanPrompt, (), Params>,
-) -> Result<Json<BulkResults>, ApiError> {
+async fn close_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Json<BulkResults>> {
     let query = parse_batch(request.params)?;
     let sessions = &request.gateway.sessions;
     let closed = sessions.bulk(&request.by, BulkAction::Close, &query, request.trace);
@@ -292,9 +291,7 @@ pub(super) async fn close_sessions(
 #[utoipa::path(delete, path = "/v1/sessions", responses(
     (status = 200, body = BulkResults, description = "The result for each session of the batch."),
 ))]
-pub(super) async fn delete_sessions(
-    request: ApiRequest<CanPrompt, (), Params>,
-) -> Result<Json<BulkResults>, ApiError> {
+async fn delete_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Json<BulkResults>> {
     let query = parse_batch(request.params)?;
     let sessions = &request.gateway.sessions;
     let deleted = sessions.bulk(&request.by, BulkAction::Delete, &query, request.trace);
@@ -303,7 +300,7 @@ pub(super) async fn delete_sessions(
 
 const MAX_OPTIONS: usize = 64;
 
-pub(super) struct FirstTurn {
+struct FirstTurn {
     mode: Option<String>,
     options: Vec<(String, Box<RawValue>)>,
     prompt: Option<Box<RawValue>>,
@@ -312,36 +309,32 @@ pub(super) struct FirstTurn {
 }
 
 impl FirstTurn {
-    pub(super) fn take(
-        request: &mut CreateSession,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<Self, ApiError> {
+    fn take(request: &mut CreateSession, key: Option<&IdempotencyKey>) -> Result<Self> {
         let attachments = std::mem::take(&mut request.attachments);
         let prompt = request.prompt.take().map(content_blocks).transpose()?;
         if prompt.is_none() && !attachments.is_empty() {
             let detail = "attachments need a prompt";
             return Err(ApiError::invalid("/attachments", detail));
         }
-        let options = options(std::mem::take(&mut request.config))?;
-        let route = |key: &IdempotencyKey| IdempotencyKey {
+        let of_prompt = |key: &IdempotencyKey| IdempotencyKey {
             route: format!("{} prompt", key.route),
             ..key.clone()
         };
         Ok(Self {
             mode: request.mode_id.take(),
-            options,
+            options: options(std::mem::take(&mut request.config))?,
             prompt,
             attachments,
-            key: key.map(route),
+            key: key.map(of_prompt),
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.mode.is_none() && self.options.is_empty() && self.prompt.is_none()
     }
 
     /// A mode or an option can allow actions that otherwise need a permission.
-    pub(super) fn check_scope(&self, by: &Authorized<CanPrompt>) -> Result<(), ApiError> {
+    fn check_scope(&self, by: &Authorized<CanPrompt>) -> Result<()> {
         let needs_approve = self.mode.is_some() || !self.options.is_empty();
         if needs_approve && !by.scopes.contains(Scope::Approve) {
             let detail = "modeId and config require the scope approve";
@@ -351,33 +344,22 @@ impl FirstTurn {
     }
 
     /// Sets the mode and the options, and begins the turn. On failure, nothing of the session remains.
-    pub(super) async fn begin(
-        self,
-        gateway: &Gateway,
-        by: &Authorized<CanPrompt>,
-        created: &Created,
-        trace: Option<TraceContext>,
-    ) -> Result<Session, ApiError> {
-        let session = gateway
-            .sessions
-            .open(by, created.response.session_id)
-            .await?;
-        if let Err(error) = self.run(gateway, by, &session, trace).await {
+    async fn begin(self, request: &ApiRequest<CanPrompt>, created: &Created) -> Result<Session> {
+        let sessions = &request.gateway.sessions;
+        let session = sessions.open(&request.by, created.response.session_id);
+        let session = session.await?;
+        if let Err(error) = self.run(request, &session).await {
             if !created.replayed {
-                session.delete(by, None, None).await?;
+                session.delete(&request.by, None, None).await?;
             }
             return Err(error);
         }
         Ok(session.snapshot().await?)
     }
 
-    async fn run(
-        self,
-        gateway: &Gateway,
-        by: &Authorized<CanPrompt>,
-        session: &SessionHandle,
-        trace: Option<TraceContext>,
-    ) -> Result<(), ApiError> {
+    async fn run(self, request: &ApiRequest<CanPrompt>, session: &SessionHandle) -> Result<()> {
+        let by = &request.by;
+        let trace = &request.trace;
         // A repeated request does not revert settings that changed after the first turn began.
         if session.query().prompts(None, 1).await?.prompts.is_empty() {
             if let Some(mode) = self.mode {
@@ -394,29 +376,133 @@ impl FirstTurn {
             return Ok(());
         };
         let prompt = PromptRequest {
-            blocks,
             attachments: self.attachments,
             queue: true,
             key: self.key,
-            trace,
-            acp_request: None,
-            broadcast: None,
-            serving: None,
+            trace: trace.clone(),
+            ..PromptRequest::new(blocks)
         };
-        NewTurn::begin::<ApiError>(gateway, by, session, prompt, false).await?;
+        NewTurn::begin::<ApiError>(&request.gateway, by, session, prompt, false).await?;
         Ok(())
     }
 }
 
-fn options(config: Map<String, Value>) -> Result<Vec<(String, Box<RawValue>)>, ApiError> {
+fn options(config: Map<String, Value>) -> Result<Vec<(String, Box<RawValue>)>> {
     if config.len() > MAX_OPTIONS {
         let detail = format!("expected at most {MAX_OPTIONS} options");
         return Err(ApiError::invalid("/config", detail));
     }
-    let checked = |(id, value): (String, Value)| {
-        let pointer = format!("/config/{}", id.replace('~', "~0").replace('/', "~1"));
-        let value = checked_value(&pointer, to_raw_value(&value).map_err(ApiError::internal)?)?;
-        Ok((id, value))
+    let mut options = Vec::new();
+    for (id, value) in config {
+        let pointer = format!("/config/{}", json::escaped(&id));
+        options.push((id, checked_value(&pointer, to_raw(&value))?));
+    }
+    Ok(options)
+}
+
+/// Sets the mode of the agent for this session.
+///
+/// A mode that the agent did not offer is 422 with the offered ones; an agent that offered no list decides itself. A
+/// mode that the configuration denies is 403. An agent that does not answer in time is 504.
+#[utoipa::path(put, path = "/v1/sessions/{session}/mode", request_body = SetMode, responses(
+    (status = 200, body = Modes, description = "The modes after the change."),
+))]
+async fn set_mode(
+    request: ApiRequest<CanApprove, SessionId>,
+    body: JsonBody<SetMode>,
+) -> Result<Json<Modes>> {
+    let session = request.open_session().await?;
+    let call = ClientCall::Mode(body.value.mode_id);
+    let modes = session.call(&request.by, call, request.trace).await?;
+    Ok(Json(Modes { modes: Some(modes) }))
+}
+
+/// Sets one of the agent's options for this session.
+///
+/// The value is the id of a choice, true or false. A value or an option that the agent did not offer is 422 with the
+/// offered ones; an agent that offered no list decides itself. The agent must answer within its time limit, otherwise
+/// the status is 504.
+#[utoipa::path(put, path = "/v1/sessions/{session}/config/{option}",
+    request_body = SetConfigOption, responses(
+    (status = 200, body = ConfigOptions, description = "The options after the change."),
+))]
+async fn set_config_option(
+    request: ApiRequest<CanApprove, (SessionId, String)>,
+    body: JsonBody<SetConfigOption>,
+) -> Result<Json<ConfigOptions>> {
+    let session = request.open_session().await?;
+    let value = checked_value("/value", body.value.value)?;
+    let option = request.ids.1;
+    let call = ClientCall::Config { option, value };
+    let options = session.call(&request.by, call, request.trace).await?;
+    let config_options = Some(options);
+    Ok(Json(ConfigOptions { config_options }))
+}
+
+/// Calls a method of the agent for this session by name.
+///
+/// The method must be in the list `rpc` of the agent's entry. `session/set_model` needs no entry if the agent
+/// still supports it. The gateway sends `params` unchanged, except that `sessionId` becomes the agent's own
+/// session id.
+#[utoipa::path(post, path = "/v1/sessions/{session}/rpc", request_body = RpcCall, responses(
+    (status = 200, body = RpcResult, description = "The result from the agent."),
+    (status = 202, description = "The notification was sent."),
+))]
+async fn call_session(
+    request: ApiRequest<CanApprove, SessionId>,
+    body: JsonBody<RpcCall>,
+) -> Result<Response> {
+    let session = request.open_session().await?;
+    let call = body.value;
+    let notify = call.notify;
+    let params = call.params;
+    let call = ClientCall::Rpc {
+        method: call.method,
+        params: params.map_or_else(|| acp::null_to_empty(RawValue::NULL), to_one_line),
+        notify,
     };
-    config.into_iter().map(checked).collect()
+    let result = session.call(&request.by, call, request.trace).await?;
+    Ok(if notify {
+        StatusCode::ACCEPTED.into_response()
+    } else {
+        Json(RpcResult { result }).into_response()
+    })
+}
+
+fn checked_value(pointer: &str, value: Box<RawValue>) -> Result<Box<RawValue>> {
+    if acp::parse::<ConfigValue<'_>>(&value).is_err() {
+        let detail = "expected the id of a choice, true or false";
+        return Err(ApiError::invalid(pointer, detail));
+    }
+    Ok(to_one_line(value))
+}
+
+/// Cancels one tool call that the agent has marked as cancellable.
+///
+/// The response does not wait for the end: an update of the tool call reports it.
+#[utoipa::path(post, path = "/v1/sessions/{session}/tool-calls/{toolCall}/cancel", responses(
+    (status = 202, description = "The gateway has sent the cancellation to the agent."),
+))]
+async fn cancel_tool_call(
+    request: ApiRequest<CanPrompt, (SessionId, String)>,
+) -> Result<StatusCode> {
+    let session = request.open_session().await?;
+    let call = ClientCall::Cancel(CancelTarget::ToolCall(request.ids.1));
+    session.call(&request.by, call, request.trace).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Cancels one of the agent's own terminals that the agent has marked as cancellable.
+///
+/// The response does not wait for the end: an update of the terminal reports its exit.
+#[utoipa::path(post, path = "/v1/sessions/{session}/agent-terminals/{agentTerminal}/cancel", responses(
+    (status = 202, description = "The gateway has sent the cancellation to the agent."),
+))]
+async fn cancel_agent_terminal(
+    request: ApiRequest<CanPrompt, (SessionId, String)>,
+) -> Result<StatusCode> {
+    let session = request.open_session().await?;
+    let call = ClientCall::Cancel(CancelTarget::Terminal(request.ids.1));
+    session.call(&request.by, call, request.trace).await?;
+    Ok(StatusCode::ACCEPTED)
 }

@@ -4,18 +4,25 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
+use crate::stream::StreamGuard;
 use crate::surface::http::{
-    ApiError, ApiRequest, CanPrompt, CanRead, IdempotencyHeader, JsonBody, Params, PreferWait,
-    set_preference_applied, set_replayed,
+    ApiError, ApiRequest, CanPrompt, CanRead, Gateway, IdempotencyHeader, JsonBody, Params,
+    PreferWait, PreferenceApplied, Replayed, Result, location,
 };
 use events::api::{CreateTask, Problem, Task, TaskList};
-use sessions::task::{Filter, NewTask};
+use sessions::task::Filter;
+use wire::acp::to_raw;
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![list_tasks, create_task, get_task, cancel_task]
+}
 
 const DEFAULT_TASKS: usize = 50;
 const MAX_TASKS: usize = 200;
@@ -29,32 +36,25 @@ const MAX_TASKS: usize = 200;
     (status = 200, body = Task, description = "The task has ended within the wait."),
     (status = 202, body = Task, description = "The task is queued or runs."),
 ))]
-pub(super) async fn create_task(
+async fn create_task(
     request: ApiRequest<CanPrompt>,
     wait: PreferWait,
     key: IdempotencyHeader,
     body: JsonBody<CreateTask>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let key = key.bind(&body.bytes);
     let blocks = blocks(&body.value)?;
     let held = held(&request, wait)?;
-    let new = NewTask {
-        request: body.value,
-        blocks,
-        key,
-    };
-    let created = request.gateway.tasks.create(&request.by, new).await?;
-    let mut response = respond(&request, created.response, held, true).await?;
-    set_replayed(&mut response, created.replayed);
-    Ok(response)
+    let tasks = &request.gateway.tasks;
+    let created = tasks.create(&request.by, body.value, blocks, key).await?;
+    let response = respond(&request, created.response, held, true).await?;
+    Ok((Replayed(created.replayed), response).into_response())
 }
 
-fn blocks(task: &CreateTask) -> Result<Box<RawValue>, ApiError> {
+fn blocks(task: &CreateTask) -> Result<Box<RawValue>> {
     match (&task.prompt, &task.description) {
         (Some(prompt), _) => content_blocks(prompt.clone()),
-        (None, Some(text)) => {
-            Ok(to_raw_value(&json!([{ "type": "text", "text": text }])).expect("JSON serializes"))
-        }
+        (None, Some(text)) => Ok(to_raw(&json!([{ "type": "text", "text": text }]))),
         (None, None) => Err(ApiError::invalid("", "expected `description` or `prompt`")),
     }
 }
@@ -65,9 +65,7 @@ fn blocks(task: &CreateTask) -> Result<Box<RawValue>, ApiError> {
 #[utoipa::path(get, path = "/v1/tasks", responses(
     (status = 200, body = TaskList, description = "A page of tasks."),
 ))]
-pub(super) async fn list_tasks(
-    mut request: ApiRequest<CanRead, (), Params>,
-) -> Result<Json<TaskList>, ApiError> {
+async fn list_tasks(mut request: ApiRequest<CanRead, (), Params>) -> Result<Json<TaskList>> {
     let filter = Filter {
         agent: request.params.parsed("agent", "an agent's name")?,
         status: request.params.named(
@@ -93,15 +91,9 @@ pub(super) async fn list_tasks(
 #[utoipa::path(get, path = "/v1/tasks/{task}", responses(
     (status = 200, body = Task, description = "The task. Its `status` shows whether it has ended."),
 ))]
-pub(super) async fn get_task(
-    request: ApiRequest<CanRead, Uuid>,
-    wait: PreferWait,
-) -> Result<Response, ApiError> {
-    let task = request
-        .gateway
-        .tasks
-        .get(&request.by.tenant, request.ids)
-        .await;
+async fn get_task(request: ApiRequest<CanRead, Uuid>, wait: PreferWait) -> Result<Response> {
+    let tasks = &request.gateway.tasks;
+    let task = tasks.get(&request.by.tenant, request.ids).await;
     let task = task.map_err(ApiError::internal)?;
     let task = task.ok_or_else(ApiError::not_found)?;
     let held = if task.status.has_ended() {
@@ -119,9 +111,7 @@ pub(super) async fn get_task(
     (status = 200, body = Task, description = "The task has ended."),
     (status = 202, body = Task, description = "The gateway cancels the turn of the task."),
 ))]
-pub(super) async fn cancel_task(
-    request: ApiRequest<CanPrompt, Uuid>,
-) -> Result<Response, ApiError> {
+async fn cancel_task(request: ApiRequest<CanPrompt, Uuid>) -> Result<Response> {
     let tasks = &request.gateway.tasks;
     let task = tasks.cancel(&request.by.tenant, request.ids).await?;
     respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
@@ -129,19 +119,16 @@ pub(super) async fn cancel_task(
 
 struct Held {
     limit: Duration,
-    _guard: crate::stream::StreamGuard,
+    _guard: StreamGuard,
 }
 
-fn held<S, I, Q>(
-    request: &ApiRequest<S, I, Q>,
-    wait: PreferWait,
-) -> Result<Option<Held>, ApiError> {
+fn held<S, I, Q>(request: &ApiRequest<S, I, Q>, wait: PreferWait) -> Result<Option<Held>> {
     let Some(limit) = wait.duration(MAX_WAIT_SECONDS) else {
         return Ok(None);
     };
     Ok(Some(Held {
         limit,
-        _guard: request.gateway.streams().acquire(&request.by)?,
+        _guard: request.gateway.streams.acquire(&request.by)?,
     }))
 }
 
@@ -151,7 +138,7 @@ async fn respond<S, I, Q>(
     mut task: Task,
     held: Option<Held>,
     accepts: bool,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let tasks = &request.gateway.tasks;
     if let Some(held) = &held {
         tokio::select! {
@@ -168,9 +155,7 @@ async fn respond<S, I, Q>(
     } else {
         StatusCode::OK
     };
-    let location =
-        HeaderValue::try_from(format!("/v1/tasks/{}", task.task_id)).expect("ids are plain ASCII");
-    let mut response = (status, [(header::LOCATION, location)], Json(task)).into_response();
-    set_preference_applied(&mut response, held.map(|held| held.limit));
-    Ok(response)
+    let location = location(format!("/v1/tasks/{}", task.task_id));
+    let applied = PreferenceApplied(held.map(|held| held.limit));
+    Ok((status, location, applied, Json(task)).into_response())
 }

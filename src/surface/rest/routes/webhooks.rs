@@ -2,20 +2,34 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::surface::http::{
-    ApiError, ApiRequest, CanAdmin, Gateway, IdempotencyHeader, JsonBody, Params, set_replayed,
+    ApiError, ApiRequest, CanAdmin, Gateway, IdempotencyHeader, JsonBody, Page, Params, Replayed,
+    Result, location,
 };
 use base::types::{Author, Principal};
 use events::api::{
-    CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList,
-    WebhookDeliveryState, WebhookList, WebhookSecret,
+    CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookList,
+    WebhookSecret,
 };
 use events::event::{WebhookCreated, WebhookDeleted};
 use log::eventlog::newest_first_id;
-use sessions::webhooks::{self, CreateError, DeliveryState, RepeatError};
+use sessions::webhooks::{CreateError, RepeatError};
+
+pub(super) fn routes() -> OpenApiRouter<Gateway> {
+    routes![
+        list_webhooks,
+        create_webhook,
+        get_webhook,
+        delete_webhook,
+        get_webhook_secret,
+        list_deliveries,
+        retry_delivery
+    ]
+}
 
 const DEFAULT_DELIVERIES: usize = 50;
 const MAX_DELIVERIES: usize = 200;
@@ -26,14 +40,12 @@ const MAX_DELIVERIES: usize = 200;
 #[utoipa::path(get, path = "/v1/webhooks", responses(
     (status = 200, body = WebhookList, description = "A page of webhooks."),
 ))]
-pub(super) async fn list_webhooks(
-    mut request: ApiRequest<CanAdmin, (), Params>,
-) -> Result<Json<WebhookList>, ApiError> {
-    let page = request.params.page::<Uuid>()?;
-    request.params.finish()?;
+async fn list_webhooks(request: ApiRequest<CanAdmin, (), Page<Uuid>>) -> Result<Json<WebhookList>> {
     let webhooks = request.gateway.webhooks.list(&request.by.tenant);
-    let webhooks = webhooks.into_iter().map(webhook).collect();
-    let (webhooks, next_cursor) = page.select(webhooks, |webhook: &Webhook| webhook.webhook_id);
+    let webhooks = webhooks.into_iter().map(|record| record.webhook).collect();
+    let (webhooks, next_cursor) = request
+        .params
+        .select(webhooks, |webhook| webhook.webhook_id);
     Ok(Json(WebhookList {
         webhooks,
         next_cursor,
@@ -49,11 +61,11 @@ pub(super) async fn list_webhooks(
 #[utoipa::path(post, path = "/v1/webhooks", request_body = CreateWebhook, responses(
     (status = 201, body = Webhook, description = "The webhook."),
 ))]
-pub(super) async fn create_webhook(
+async fn create_webhook(
     request: ApiRequest<CanAdmin>,
     key: IdempotencyHeader,
     body: JsonBody<CreateWebhook>,
-) -> Result<Response, ApiError> {
+) -> Result<Response> {
     let key = key.bind(&body.bytes);
     let principal = Principal::clone(&request.by);
     let author = request.by.author();
@@ -62,12 +74,10 @@ pub(super) async fn create_webhook(
     let act = move || async move { create(&gateway, &principal, &author, wanted).await };
     let context = request.gateway.sessions.context();
     let created = context.respond_once(&request.by, key, act).await?;
-    let location = format!("/v1/webhooks/{}", created.response.webhook_id);
-    let location = HeaderValue::try_from(location).expect("ids are plain ASCII");
-    let headers = [(header::LOCATION, location)];
-    let mut response = (StatusCode::CREATED, headers, Json(created.response)).into_response();
-    set_replayed(&mut response, created.replayed);
-    Ok(response)
+    let location = location(format!("/v1/webhooks/{}", created.response.webhook_id));
+    let replayed = Replayed(created.replayed);
+    let body = Json(created.response);
+    Ok((StatusCode::CREATED, location, replayed, body).into_response())
 }
 
 async fn create(
@@ -75,12 +85,10 @@ async fn create(
     principal: &Principal,
     author: &Author,
     wanted: CreateWebhook,
-) -> Result<Webhook, ApiError> {
-    let created = gateway
-        .webhooks
-        .create(&principal.tenant, &wanted.url, wanted.events)
-        .await;
-    let created = created.map_err(|error| {
+) -> Result<Webhook> {
+    let webhooks = &gateway.webhooks;
+    let created = webhooks.create(&principal.tenant, &wanted.url, wanted.events);
+    let created = created.await.map_err(|error| {
         let detail = error.to_string();
         match error {
             CreateError::Disabled => ApiError::new(ProblemCode::Forbidden, detail),
@@ -91,11 +99,11 @@ async fn create(
         }
     })?;
     let event = WebhookCreated {
-        webhook_id: created.id.to_string(),
+        webhook_id: created.webhook_id.to_string(),
         url: created.url.clone(),
     };
     gateway.audit.append(author, event);
-    Ok(webhook(created))
+    Ok(created)
 }
 
 /// Gets a webhook.
@@ -104,12 +112,11 @@ async fn create(
 #[utoipa::path(get, path = "/v1/webhooks/{webhook}", responses(
     (status = 200, body = Webhook, description = "The webhook."),
 ))]
-pub(super) async fn get_webhook(
-    request: ApiRequest<CanAdmin, Uuid>,
-) -> Result<Json<Webhook>, ApiError> {
+async fn get_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<Json<Webhook>> {
     let webhooks = request.gateway.webhooks.list(&request.by.tenant);
-    let found = webhooks.into_iter().find(|found| found.id == request.ids);
-    Ok(Json(webhook(found.ok_or_else(ApiError::not_found)?)))
+    let mut webhooks = webhooks.into_iter().map(|record| record.webhook);
+    let found = webhooks.find(|webhook| webhook.webhook_id == request.ids);
+    Ok(Json(found.ok_or_else(ApiError::not_found)?))
 }
 
 /// Deletes a webhook.
@@ -118,9 +125,7 @@ pub(super) async fn get_webhook(
 #[utoipa::path(delete, path = "/v1/webhooks/{webhook}", responses(
     (status = 204, description = "The webhook is deleted."),
 ))]
-pub(super) async fn delete_webhook(
-    request: ApiRequest<CanAdmin, Uuid>,
-) -> Result<StatusCode, ApiError> {
+async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCode> {
     let webhooks = &request.gateway.webhooks;
     let deleted = webhooks.delete(&request.by.tenant, request.ids).await;
     if !deleted.map_err(|_| ApiError::draining())? {
@@ -139,9 +144,7 @@ pub(super) async fn delete_webhook(
 #[utoipa::path(get, path = "/v1/webhooks/secret", responses(
     (status = 200, body = WebhookSecret, description = "The secret."),
 ))]
-pub(super) async fn get_webhook_secret(
-    request: ApiRequest<CanAdmin>,
-) -> Result<Json<WebhookSecret>, ApiError> {
+async fn get_webhook_secret(request: ApiRequest<CanAdmin>) -> Result<Json<WebhookSecret>> {
     let secret = request.gateway.webhooks.signing_secret(&request.by.tenant);
     let disabled = || ApiError::new(ProblemCode::Forbidden, CreateError::Disabled.to_string());
     Ok(Json(WebhookSecret {
@@ -155,21 +158,20 @@ pub(super) async fn get_webhook_secret(
 #[utoipa::path(get, path = "/v1/webhooks/deliveries", responses(
     (status = 200, body = WebhookDeliveryList, description = "A page of deliveries."),
 ))]
-pub(super) async fn list_deliveries(
+async fn list_deliveries(
     mut request: ApiRequest<CanAdmin, (), Params>,
-) -> Result<Json<WebhookDeliveryList>, ApiError> {
-    let before = request
-        .params
-        .parsed("cursor", "the `nextCursor` of a page")?;
-    let limit = request.params.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
-    request.params.finish()?;
+) -> Result<Json<WebhookDeliveryList>> {
+    let params = &mut request.params;
+    let before = params.parsed("cursor", "the `nextCursor` of a page")?;
+    let limit = params.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
+    params.finish()?;
     let webhooks = &request.gateway.webhooks;
     let found = webhooks.deliveries(&request.by.tenant, before, limit).await;
     let found = found.map_err(ApiError::internal)?;
     let next = found.next.as_deref().and_then(newest_first_id);
     Ok(Json(WebhookDeliveryList {
         next_cursor: next.map(|id| id.to_string()),
-        deliveries: found.entries.into_iter().map(delivery).collect(),
+        deliveries: found.entries,
     }))
 }
 
@@ -179,9 +181,7 @@ pub(super) async fn list_deliveries(
 #[utoipa::path(post, path = "/v1/webhooks/deliveries/{delivery}/retry", responses(
     (status = 202, body = WebhookDelivery, description = "The delivery is pending."),
 ))]
-pub(super) async fn retry_delivery(
-    request: ApiRequest<CanAdmin, Uuid>,
-) -> Result<Response, ApiError> {
+async fn retry_delivery(request: ApiRequest<CanAdmin, Uuid>) -> Result<Response> {
     let webhooks = &request.gateway.webhooks;
     let repeated = webhooks.repeat(&request.by.tenant, request.ids).await;
     let repeated = repeated.map_err(|error| match error {
@@ -191,40 +191,5 @@ pub(super) async fn retry_delivery(
         RepeatError::Read(error) => ApiError::internal(error),
         RepeatError::Closed(_) => ApiError::draining(),
     })?;
-    Ok((StatusCode::ACCEPTED, Json(delivery(repeated))).into_response())
-}
-
-fn webhook(of: webhooks::Webhook) -> Webhook {
-    Webhook {
-        webhook_id: of.id,
-        url: of.url,
-        events: of.events,
-        created_at: of.created_at,
-        gone: of.gone,
-    }
-}
-
-fn delivery(of: webhooks::Delivery) -> WebhookDelivery {
-    let (state, next_attempt_at) = match of.state {
-        DeliveryState::Pending { next_attempt_at } => {
-            (WebhookDeliveryState::Pending, Some(next_attempt_at))
-        }
-        DeliveryState::Delivered => (WebhookDeliveryState::Delivered, None),
-        DeliveryState::Failed => (WebhookDeliveryState::Failed, None),
-    };
-    let last = of.last;
-    WebhookDelivery {
-        delivery_id: of.id,
-        webhook_id: of.webhook,
-        url: of.url,
-        kind: of.kind,
-        session_id: of.session,
-        state,
-        created_at: of.created_at,
-        attempts: of.attempts,
-        last_attempt_at: last.as_ref().map(|last| last.at),
-        last_status: last.as_ref().and_then(|last| last.status),
-        last_error: last.and_then(|last| last.error),
-        next_attempt_at,
-    }
+    Ok((StatusCode::ACCEPTED, Json(repeated)).into_response())
 }

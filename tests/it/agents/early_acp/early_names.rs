@@ -141,7 +141,7 @@ async fn cancel_ends_the_turn_and_the_process_continues() {
 
 #[tokio::test]
 async fn agent_that_does_not_read_the_cancel_is_stopped_after_the_deadline() {
-    let limits = "testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"10s\"\ntesting.stop_stdin_timeout = \"200ms\"\ntesting.stop_term_timeout = \"200ms\"";
+    let limits = "testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"10s\"\ntesting.stop_stdin_timeout = \"200ms\"\ntesting.session_close_timeout = \"200ms\"\ntesting.stop_term_timeout = \"200ms\"";
     let early = Early::start_with(&[], limits);
     let session = early.session().await;
     let end = cancelled(&early, &session, "deaf").await;
@@ -229,7 +229,8 @@ async fn graceful_stop_sends_shutdown() {
 #[tokio::test]
 async fn sessions_have_own_processes_in_their_folders() {
     let early = Early::start(&[]);
-    let (first, second) = (early.session().await, early.session().await);
+    let first = early.session().await;
+    let second = early.session().await;
     for session in [&first, &second] {
         let (turn, _) = early.turn(session, "cwd").await;
         let cwd = early.gateway.get_session(session).await["cwd"].clone();

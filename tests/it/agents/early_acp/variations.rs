@@ -55,7 +55,8 @@ async fn text_and_tool_use_in_agent_message_chunk_updates() {
 #[tokio::test]
 async fn updates_without_a_session_id() {
     let early = Early::start(&["modern", "delta", "no-session"]);
-    let (first, second) = (early.session().await, early.session().await);
+    let first = early.session().await;
+    let second = early.session().await;
     let (one, other) = tokio::join!(
         early.turn(&first, "hello one"),
         early.turn(&second, "hello other")

@@ -60,7 +60,8 @@ impl Scan {
         for pid in pids {
             let read =
                 |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            let (line, environment) = (read("cmdline"), read("environ"));
+            let line = read("cmdline");
+            let environment = read("environ");
             let command = String::from_utf8_lossy(&line).replace('\0', " ");
             self.text(&format!("the command line of {command}"), &line, &[]);
             let home = environment

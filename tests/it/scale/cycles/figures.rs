@@ -167,7 +167,8 @@ impl Figures {
                 minutes(slope(self.ends.iter().map(|end| (end.0, end.2))))
             ),
         );
-        let (half, most) = (self.start_at(50), self.start_at(99));
+        let half = self.start_at(50);
+        let most = self.start_at(99);
         line(
             "start after a kill",
             format!("p50 {half:.0?}, p99 {most:.0?}"),
@@ -187,14 +188,18 @@ fn failure(event: &Event<'_>) -> Option<String> {
 
 /// The slope of the line through these points (least squares).
 fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
-    let (mut count, mut sum_x, mut sum_y) = (0.0, 0.0, 0.0);
+    let mut count = 0.0;
+    let mut sum_x = 0.0;
+    let mut sum_y = 0.0;
     for (x, y) in points.clone() {
         count += 1.0;
         sum_x += x;
         sum_y += y;
     }
-    let (mean_x, mean_y) = (sum_x / count, sum_y / count);
-    let (mut rise, mut run) = (0.0, 0.0);
+    let mean_x = sum_x / count;
+    let mean_y = sum_y / count;
+    let mut rise = 0.0;
+    let mut run = 0.0;
     for (x, y) in points {
         rise += (x - mean_x) * (y - mean_y);
         run += (x - mean_x) * (x - mean_x);

@@ -138,7 +138,8 @@ impl Person {
                 .json(body);
             if let Some((status, answer)) = sent(request).await {
                 let prompt = answer["promptId"].as_str().map(str::to_owned);
-                let (session, key) = (self.session.clone(), Some(key.to_owned()));
+                let session = self.session.clone();
+                let key = Some(key.to_owned());
                 let answered = PromptAnswer {
                     session,
                     key,

@@ -53,7 +53,8 @@ impl Window {
     /// Waits until this many events more were shown, or so long.
     pub(super) async fn shows(&self, more: u64, limit: Duration) {
         let all = self.followers.last().expect("one follows all");
-        let (before, began) = (all.events(), Instant::now());
+        let before = all.events();
+        let began = Instant::now();
         while all.events() < before + more && began.elapsed() < limit {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -95,7 +96,8 @@ impl World {
             .map(|session| Follower::start(&self.gateway, session))
             .collect();
         followers.push(Follower::all(&self.gateway, &sessions));
-        let (responses, stop) = (Arc::default(), Arc::default());
+        let responses = Arc::default();
+        let stop = Arc::default();
         let mut people = JoinSet::new();
         for session in &sessions {
             let person = Person {
@@ -164,7 +166,8 @@ impl World {
                 .partition_point(|(began, _)| began <= start)
                 .max(1);
             let (_, end) = self.lives[life - 1];
-            let (what, owner) = (what.clone(), format!("life {life}"));
+            let what = what.clone();
+            let owner = format!("life {life}");
             self.alive.push(Alive {
                 pid: *pid,
                 what,

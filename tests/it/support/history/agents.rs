@@ -84,7 +84,8 @@ fn runs_of<'a>(journal: &'a Journal, runs: &mut BTreeMap<&'a str, Vec<Run<'a>>>)
                     ..
                 }),
             ) => {
-                let (agent, session) = (&*journal.name, session_id.get());
+                let agent = &*journal.name;
+                let session = session_id.get();
                 open.push((
                     prompt.get(),
                     Run {
@@ -157,13 +158,16 @@ fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
 
 /// The log contains a prefix of the agent's output in a turn, or all of it if the agent ended the turn.
 fn words(run: &Run<'_>, turn: &Turn<'_>, found: &mut Found) {
-    let (sent, logged, name) = (&run.sent, &turn.logged, &turn.name);
+    let sent = &run.sent;
+    let logged = &turn.logged;
+    let name = &turn.name;
     let differs = sent
         .iter()
         .zip(logged)
         .position(|(sent, logged)| sent != logged);
     if let Some(at) = differs {
-        let (sent, logged) = (short(sent[at]), short(logged[at]));
+        let sent = short(sent[at]);
+        let logged = short(logged[at]);
         found.add(
             Rule::Words,
             format!(
@@ -174,7 +178,8 @@ fn words(run: &Run<'_>, turn: &Turn<'_>, found: &mut Found) {
     } else if logged.len() > sent.len()
         || (run.answered && turn.completed && logged.len() < sent.len())
     {
-        let (sent, logged) = (sent.len(), logged.len());
+        let sent = sent.len();
+        let logged = logged.len();
         found.add(
             Rule::Words,
             format!("{name}: {logged} updates, agent {} said {sent}", run.agent),

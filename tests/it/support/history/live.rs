@@ -92,7 +92,8 @@ impl Gateway {
         let last = self.get_session(session).await;
         let last = last["lastEventId"].as_str().expect("a session has an id");
         let (epoch, _) = last.split_once('-').expect("<epoch>-<seq>");
-        let (mut all, mut from) = (Vec::new(), format!("{epoch}-{after}"));
+        let mut all = Vec::new();
+        let mut from = format!("{epoch}-{after}");
         loop {
             let path = format!("/v1/sessions/{session}/events?limit=1000&after={from}");
             let response = self

@@ -61,7 +61,8 @@ pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
         for (session, cursor) in cursors {
             let to = history.logs.get(session).map_or(0, |log: &Log| log.read_to);
             if cursor.next <= to {
-                let (name, next) = (&reader.name, cursor.next);
+                let name = &reader.name;
+                let next = cursor.next;
                 found.add(
                     Rule::Lost,
                     format!("{name} never saw {next} to {to} of {session}"),
@@ -138,7 +139,8 @@ fn walk<'a>(
                 ),
             ),
             Some(logged) if logged.text != event.text => {
-                let (ours, theirs) = (short(logged.text), short(text));
+                let ours = short(logged.text);
+                let theirs = short(text);
                 found.add(
                     Rule::Changed,
                     format!("{name} saw {theirs}, the log has {ours}"),
@@ -173,7 +175,9 @@ fn fits<'a>(
 
 impl Cursor {
     fn step(&mut self, name: &str, event: &Event<'_>, found: &mut Found) {
-        let (seq, next, session) = (event.seq, self.next, &event.session_id);
+        let seq = event.seq;
+        let next = self.next;
+        let session = &event.session_id;
         if !self.seen.insert(seq) || seq <= self.began {
             found.add(
                 Rule::Duplicate,

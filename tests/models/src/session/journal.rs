@@ -48,7 +48,8 @@ impl Journal {
         event: impl Into<EncodedEvent>,
         change: impl FnOnce(u64, &mut Change<'_>),
     ) -> u64 {
-        let (session, seq) = (self.log.session(), self.log.appended() + 1);
+        let session = self.log.session();
+        let seq = self.log.appended() + 1;
         let mut changed = Change {
             session,
             record: &mut self.record,

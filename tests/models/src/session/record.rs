@@ -3,7 +3,7 @@
 use base::types::{RequestId, SessionId};
 use events::api::{PendingRequest, Resolution};
 use log::eventlog::Records;
-use log::store::{Put, Table};
+use log::store::Table;
 use wire::acp::Outcome;
 
 pub(super) struct RequestRecord(String);
@@ -36,10 +36,6 @@ impl RequestRecord {
 
     pub(super) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
         let key = [id.as_bytes().as_slice(), &request.number().to_be_bytes()].concat();
-        records.puts.push(Put {
-            table: Table::Request,
-            key,
-            value: self.0.clone().into(),
-        });
+        *records = std::mem::take(records).put(Table::Request, key, self.0.clone());
     }
 }

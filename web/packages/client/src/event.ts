@@ -1,7 +1,7 @@
 // Events of sessions and of streams.
 
 import type { Open } from "./open.js";
-import type { components } from "./schema.js";
+import { type components, EVENT_TYPES } from "./schema.js";
 
 /**
  * An event whose type the document lists: `switch (event.type)` selects its members. Get one with `isKnown`. It is an event of the
@@ -34,42 +34,9 @@ export interface EventPage {
   more: boolean;
 }
 
-const KNOWN: Record<GatewayEventType, true> = {
-  "session.created": true,
-  "session.attached": true,
-  "session.detached": true,
-  "session.changed": true,
-  "session.privileged_mode": true,
-  "session.closed": true,
-  "session.deleted": true,
-  "prompt.queued": true,
-  "prompt.changed": true,
-  "prompt.started": true,
-  "session.update": true,
-  "prompt.completed": true,
-  "prompt.failed": true,
-  "request.created": true,
-  "request.resolved": true,
-  "elicitation.completed": true,
-  "terminal.created": true,
-  "terminal.output": true,
-  "terminal.exited": true,
-  "agent.exited": true,
-  "agent.invalid_output": true,
-  extension: true,
-  reset: true,
-  ready: true,
-  position: true,
-  "session.summary": true,
-  "summaries.reset": true,
-  problem: true,
-  shutdown: true,
-  end: true,
-};
-
 /** Whether this version of the client knows the type of the event. Ignore other events. */
 export function isKnown(event: LogEvent): event is LogEvent & GatewayEvent {
-  return Object.hasOwn(KNOWN, event.type);
+  return (EVENT_TYPES as readonly string[]).includes(event.type);
 }
 
 /** The event in the `data` of a frame, or null if it is none. */

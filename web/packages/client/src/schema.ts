@@ -38,7 +38,7 @@ export interface components {
             /** @description The protocol of the agent. Clients use the same requests and events for all of them. */
             dialect: components["schemas"]["AgentDialect"];
             isolation: components["schemas"]["AppliedIsolation"] | null;
-            /** @description Where the agent runs. */
+            /** @description How the gateway reaches the agent. */
             kind: components["schemas"]["AgentKind"];
             /** @description The name of the agent in requests. */
             name: components["schemas"]["AgentName"];
@@ -80,7 +80,7 @@ export interface components {
         AgentDialect: components["schemas"]["KnownAgentDialect"];
         /** @description The process that held the session ended. */
         AgentExitedEvent: {
-            /** @description Why the connection ended, if the agent runs on another host. */
+            /** @description Why the connection ended, if the agent is not a child process of the gateway. */
             disconnected?: string | null;
             /** @description The limit of the agent's entry for which the kernel killed the process. */
             exceededLimit?: string | null;
@@ -133,7 +133,7 @@ export interface components {
              */
             type: "agent.invalid_output";
         };
-        /** @description Where an agent runs. */
+        /** @description How the gateway reaches an agent. */
         AgentKind: components["schemas"]["KnownAgentKind"];
         /** @description The catalogue of agents. */
         AgentList: {
@@ -143,7 +143,7 @@ export interface components {
         };
         /** @description The name of an agent in the catalogue. */
         AgentName: string;
-        /** @description A process of an agent, or a connection to an agent on another host. */
+        /** @description A process of an agent, or a connection to a remote agent. */
         AgentProcess: {
             /**
              * Format: uuid
@@ -574,10 +574,7 @@ export interface components {
         };
         /** @description A request for a webhook. */
         CreateWebhook: {
-            /**
-             * @description The event types that the webhook receives: each type of the log except `session.update`, `terminal.created`,
-             *     `terminal.output`, `terminal.exited` and `agent.invalid_output`. Also `task.ended`.
-             */
+            /** @description The event types that the webhook receives, each once. Possible are `session.created`, `session.attached`, `session.detached`, `session.changed`, `session.privileged_mode`, `session.closed`, `session.deleted`, `prompt.queued`, `prompt.changed`, `prompt.started`, `prompt.completed`, `prompt.failed`, `request.created`, `request.resolved`, `elicitation.completed`, `agent.exited`, `extension`, `task.ended`. */
             events: string[];
             /**
              * Format: uri
@@ -1092,7 +1089,7 @@ export interface components {
          */
         KnownAgentDialect: "acp" | "stream-json" | "early-acp";
         /**
-         * @description Where an agent runs.
+         * @description How the gateway reaches an agent.
          * @enum {string}
          */
         KnownAgentKind: "local" | "remote" | "fleet";
@@ -3242,3 +3239,36 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
+
+export const EVENT_TYPES = [
+  "session.created",
+  "session.attached",
+  "session.detached",
+  "session.changed",
+  "session.privileged_mode",
+  "session.closed",
+  "session.deleted",
+  "prompt.queued",
+  "prompt.changed",
+  "prompt.started",
+  "session.update",
+  "prompt.completed",
+  "prompt.failed",
+  "request.created",
+  "request.resolved",
+  "elicitation.completed",
+  "terminal.created",
+  "terminal.output",
+  "terminal.exited",
+  "agent.exited",
+  "agent.invalid_output",
+  "extension",
+  "reset",
+  "ready",
+  "position",
+  "session.summary",
+  "summaries.reset",
+  "problem",
+  "shutdown",
+  "end"
+] as const;

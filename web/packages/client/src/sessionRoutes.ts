@@ -4,6 +4,7 @@ import type { ConfigOption, SessionModes } from "./acp.js";
 import type { EventPage } from "./event.js";
 import type { CallOptions, ConditionalCall, Http, RepeatableCall, Request, WaitingCall } from "./http.js";
 import type {
+  Answer,
   Cancelled,
   ElicitationAnswer,
   FileChangeList,
@@ -144,7 +145,7 @@ export class SessionRoutes {
 
   /** The questions of the agent that are not answered. */
   async requests(session: string, call: CallOptions = {}): Promise<PendingRequest[]> {
-    const page = await this.http.call<{ requests: PendingRequest[] }>(`${below(session)}/requests`, { ...call });
+    const page = await this.http.call<Answer<"PendingRequests">>(`${below(session)}/requests`, { ...call });
     return page.requests;
   }
 

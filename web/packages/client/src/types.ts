@@ -1,5 +1,5 @@
-// The names of the API's types. All are derived from `schema.ts`, which is generated from the OpenAPI document. Raw pieces of ACP
-// are in `acp.ts`.
+// The types of the API. All are derived from `schema.ts`, which is generated from the OpenAPI document. `Answer` and `Body` have
+// each of its schemas. The other types are those with another name or a narrower member. Raw pieces of ACP are in `acp.ts`.
 
 import type { AuthMethod, ContentBlock, Raw } from "./acp.js";
 import type { Open } from "./open.js";
@@ -8,6 +8,11 @@ import type { components } from "./schema.js";
 export * from "./acp.js";
 
 type Schemas = components["schemas"];
+
+/** A body of an answer, by its name in the OpenAPI document. */
+export type Answer<Name extends keyof Schemas> = Open<Schemas[Name]>;
+/** A body of a request, by its name in the OpenAPI document. */
+export type Body<Name extends keyof Schemas> = Schemas[Name];
 
 /** The gateway and the rights of the key. */
 export interface About extends Open<Schemas["GatewayInfo"]> {}

@@ -8,10 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{BoxFuture, Closed, LineWriter, Queueing, Transport};
 use crate::agent::failure::AgentExit;
-use base::types::{Limits, QueuedLine};
+use base::types::QueuedLine;
+use children::{MAX_STDIN_LINES, RESERVED_STDIN_LINES};
 
 /// The size of received bytes that the reader of the connection has not taken yet. Above it, the transport stops reading.
 pub(super) const INCOMING_BYTES: usize = 64 << 10;
+/// The reason of an end by the gateway.
+pub(super) const CLOSED: &str = "the gateway closed the connection";
 /// The time between the end of the incoming bytes and the reason.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
 
@@ -39,7 +42,7 @@ impl Link {
     }
 }
 
-/// The owner of a connection to another host.
+/// The owner of a connection to an agent that is not a child process of the gateway.
 #[derive(Debug)]
 pub(super) struct RemoteTransport(pub(super) Arc<Link>);
 
@@ -61,7 +64,7 @@ impl Transport for RemoteTransport {
             // Without an end, the reader of the connection has stopped first, and has the reason.
             let _ = tokio::time::timeout(EXIT_GRACE, self.0.ended.cancelled()).await;
             let reason = self.0.reason.get().cloned();
-            let reason = reason.unwrap_or_else(|| "the gateway closed the connection".to_owned());
+            let reason = reason.unwrap_or_else(|| CLOSED.to_owned());
             AgentExit {
                 disconnected: Some(reason.into()),
                 ..AgentExit::default()
@@ -80,27 +83,23 @@ impl Drop for RemoteTransport {
     }
 }
 
+/// A queue with the bounds of a child's stdin.
 #[derive(Debug)]
-pub(super) struct LineQueue {
-    lines: mpsc::Sender<QueuedLine>,
-    /// Places that only cancels and answers use.
-    reserved: usize,
-}
+pub(super) struct LineQueue(mpsc::Sender<QueuedLine>);
 
 impl LineQueue {
-    pub(super) fn new(limits: &Limits) -> (Self, mpsc::Receiver<QueuedLine>) {
-        let reserved = limits.max_reserved_stdin_lines;
-        let (lines, receiver) = mpsc::channel(limits.max_stdin_lines + reserved);
-        (Self { lines, reserved }, receiver)
+    pub(super) fn new() -> (Self, mpsc::Receiver<QueuedLine>) {
+        let (lines, receiver) = mpsc::channel(MAX_STDIN_LINES + RESERVED_STDIN_LINES);
+        (Self(lines), receiver)
     }
 }
 
 impl LineWriter for LineQueue {
     fn send(&self, line: QueuedLine, queueing: Queueing) -> Result<(), Closed> {
-        if queueing == Queueing::Ordinary && self.lines.capacity() <= self.reserved {
+        if queueing == Queueing::Ordinary && self.0.capacity() <= RESERVED_STDIN_LINES {
             return Err(Closed);
         }
-        self.lines.try_send(line).map_err(|_| Closed)
+        self.0.try_send(line).map_err(|_| Closed)
     }
 }
 
@@ -127,17 +126,16 @@ mod tests {
 
     #[tokio::test]
     async fn some_places_of_the_queue_are_reserved() {
-        let limits = Limits {
-            max_stdin_lines: 1,
-            max_reserved_stdin_lines: 1,
-            ..Limits::default()
-        };
-        let (queue, mut lines) = LineQueue::new(&limits);
+        let (queue, mut lines) = LineQueue::new();
         let send =
             |line: &'static [u8], queueing| queue.send(Bytes::from_static(line).into(), queueing);
-        assert_eq!(send(b"1", Queueing::Ordinary), Ok(()));
+        for _ in 0..MAX_STDIN_LINES {
+            assert_eq!(send(b"1", Queueing::Ordinary), Ok(()));
+        }
         assert_eq!(send(b"2", Queueing::Ordinary), Err(Closed));
-        assert_eq!(send(b"3", Queueing::Reserved), Ok(()));
+        for _ in 0..RESERVED_STDIN_LINES {
+            assert_eq!(send(b"3", Queueing::Reserved), Ok(()));
+        }
         assert_eq!(send(b"4", Queueing::Reserved), Err(Closed));
         assert_eq!(lines.recv().await.unwrap().bytes(), "1");
     }

@@ -24,7 +24,8 @@ struct MemberWriter(Arc<fleet::Channel>);
 
 /// Opens the transport of a channel whose output begins at `offset`.
 pub(in crate::agent) fn open(
-    (channel, incoming): (fleet::Channel, ChannelOutput),
+    channel: fleet::Channel,
+    incoming: ChannelOutput,
     offset: u64,
     pending: Option<PendingTables>,
 ) -> Channel<ChannelOutput> {

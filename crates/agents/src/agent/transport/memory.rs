@@ -12,8 +12,9 @@ use crate::agent::handshake::Handshake;
 use crate::agent::process::Process;
 use crate::agent::process::ProcessKey;
 use crate::agent::spec::AgentSpec;
+use crate::limits::Limits;
 use base::shutdown::Shutdown;
-use base::types::{Limits, QueuedLine};
+use base::types::QueuedLine;
 use wire::acp::AcpVersion;
 
 /// The number of lines that the writer queues.
@@ -40,7 +41,8 @@ struct MemoryTransport {
 pub(in crate::agent) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
     let (lines, received) = mpsc::channel(QUEUED_LINES);
     let (incoming, output) = tokio::io::duplex(1 << 20);
-    let ((closing, is_closing), (end, ended)) = (watch::channel(false), watch::channel(false));
+    let (closing, is_closing) = watch::channel(false);
+    let (end, ended) = watch::channel(false);
     let transport = Box::new(MemoryTransport { closing, ended });
     let channel = Channel {
         incoming,
@@ -69,7 +71,8 @@ pub(crate) async fn connect(spec: &Arc<AgentSpec>, key: &ProcessKey) -> (Process
         version: AcpVersion::V1,
         gateway_version: "test",
     };
-    let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
+    let limits = Arc::new(Limits::default());
+    let shutdown = Shutdown::new();
     let (started, ()) = tokio::join!(
         handshake.run(channel, &limits, &shutdown),
         agent.initialize()

@@ -31,9 +31,10 @@ pub(in crate::agent) fn open(mut child: Child) -> Channel<ChildStdout> {
 impl Stdio {
     /// The limit for which the kernel killed the process. Other processes of the agent may exceed it too.
     fn exceeded_limit(&self, exit: Option<&Exit>) -> Option<String> {
-        let is_killed =
-            exit?.signal.as_deref() == Some("SIGKILL") && self.0.stop_reason().is_none();
-        let bytes = self.0.exceeded_memory().filter(|_| is_killed)?;
+        if exit?.signal.as_deref() != Some("SIGKILL") || self.0.stop_reason().is_some() {
+            return None;
+        }
+        let bytes = self.0.exceeded_memory()?;
         Some(format!("max_memory_bytes ({bytes} bytes)"))
     }
 }
@@ -69,10 +70,10 @@ impl Transport for Stdio {
             let exceeded_limit = self.exceeded_limit(exit.as_ref());
             let reason = self.0.stop_reason();
             let stalled = reason.filter(|reason| *reason == StopReason::StdinStalled);
-            let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
+            let exit = exit.unwrap_or_default();
             AgentExit {
-                exit_code,
-                signal,
+                exit_code: exit.code,
+                signal: exit.signal,
                 stderr_tail: self.diagnostics(),
                 reason: stalled.map(|reason| reason.to_string()),
                 exceeded_limit: exceeded_limit.map(String::into_boxed_str),

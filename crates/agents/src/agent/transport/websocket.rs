@@ -1,4 +1,4 @@
-//! The transport to an agent on another host over a WebSocket: one message in each text frame.
+//! The transport to a remote agent over a WebSocket: one message in each text frame.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,11 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::Channel;
-use super::link::{INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
+use super::link::{CLOSED, INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
 use base::shutdown::Shutdown;
+use base::types::QueuedLine;
 use base::types::text::strip_controls;
-use base::types::{Limits, QueuedLine};
+use children::STDIN_STALL_TIMEOUT;
 
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// An agent without a message or a pong for this long is lost.
@@ -27,19 +28,17 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 pub(in crate::agent) fn open(
     socket: WebSocketStream<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
-    limits: &Limits,
     shutdown: &Shutdown,
 ) -> Channel<DuplexStream> {
-    let (queue, lines) = LineQueue::new(limits);
+    let (queue, lines) = LineQueue::new();
     let (incoming, output) = tokio::io::duplex(INCOMING_BYTES);
     let link = Arc::new(Link::default());
     let shared = Arc::clone(&link);
-    let stall_timeout = limits.stdin_stall_timeout;
     shutdown.spawn(async move {
         let (sink, stream) = socket.split();
         let reason = tokio::select! {
             reason = read(stream, output) => reason,
-            reason = write(sink, lines, &shared, stall_timeout) => reason,
+            reason = write(sink, lines, &shared) => reason,
         };
         shared.end(reason);
     });
@@ -73,7 +72,7 @@ where
             }
         };
         if output.write_all(&to_line(text.as_bytes())).await.is_err() {
-            return "the gateway closed the connection".to_owned();
+            return CLOSED.to_owned();
         }
     }
 }
@@ -83,7 +82,6 @@ async fn write<S>(
     mut sink: SplitSink<WebSocketStream<S>, Message>,
     mut lines: mpsc::Receiver<QueuedLine>,
     state: &Link,
-    stall_timeout: Duration,
 ) -> String
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -107,7 +105,7 @@ where
             },
             _ = pings.tick() => (Message::Ping(Bytes::new()), None),
         };
-        match timeout(stall_timeout, sink.send(message)).await {
+        match timeout(STDIN_STALL_TIMEOUT, sink.send(message)).await {
             Ok(Ok(())) => {
                 if let Some(line) = line {
                     line.delivered();
@@ -115,7 +113,7 @@ where
             }
             Ok(Err(error)) => return lost(&error),
             Err(_) => {
-                let seconds = stall_timeout.as_secs();
+                let seconds = STDIN_STALL_TIMEOUT.as_secs();
                 return format!("the agent read nothing for {seconds} seconds");
             }
         }
@@ -123,7 +121,7 @@ where
     // The messages that the agent has sent are still read.
     let _ = timeout(CLOSE_GRACE, sink.close()).await;
     tokio::time::sleep(CLOSE_GRACE).await;
-    "the gateway closed the connection".to_owned()
+    CLOSED.to_owned()
 }
 
 fn closed_by_agent(frame: Option<CloseFrame>) -> String {
@@ -160,7 +158,7 @@ mod tests {
         let near = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
         let mut far = WebSocketStream::from_raw_socket(far, Role::Server, None).await;
         let began = Instant::now();
-        let mut channel = open(near, &Limits::default(), &Shutdown::new());
+        let mut channel = open(near, &Shutdown::new());
         let agent = async {
             // Reading answers pings.
             while let Ok(message) =

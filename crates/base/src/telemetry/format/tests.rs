@@ -8,7 +8,6 @@ use tracing::subscriber::with_default;
 use crate::telemetry::{Format, subscriber};
 use crate::types::text::check_name;
 
-/// The log of a test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -13,11 +13,10 @@ fn entry(event: impl Into<AuditEvent>) -> AuditEntry {
 /// The frames of a log with these events, and its head.
 fn log(entries: &[AuditEntry]) -> (Vec<u8>, ChainHead) {
     let epoch: Epoch = "e".parse().unwrap();
-    let (mut chain, mut encoder) = (
-        Chain::new(ChainHead::default(), &epoch),
-        Framer::new(&epoch, SessionId::AUDIT),
-    );
-    let (mut frames, mut last) = (Vec::new(), ChainHead::default());
+    let mut chain = Chain::new(ChainHead::default(), &epoch);
+    let mut encoder = Framer::new(&epoch, SessionId::AUDIT);
+    let mut frames = Vec::new();
+    let mut last = ChainHead::default();
     for (entry, seq) in entries.iter().zip(1..) {
         chain.add(seq, entry, |event, head| {
             encoder.frame(&mut frames, seq, event, entry.time);

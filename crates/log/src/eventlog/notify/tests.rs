@@ -19,9 +19,11 @@ fn run(notifier: &Arc<Notifier>) {
 
 #[tokio::test]
 async fn subscriber_via_notifier_receives_every_event() {
-    let (watermark, notifier) = (Watermark::new(1), Arc::new(Notifier::default()));
+    let watermark = Watermark::new(1);
+    let notifier = Arc::new(Notifier::default());
     run(&notifier);
-    let (mut plain, mut follower) = (watermark.subscribe(), watermark.subscribe());
+    let mut plain = watermark.subscribe();
+    let mut follower = watermark.subscribe();
     follower.subscribe_via(&watermark, &notifier, None);
     for number in 2..100 {
         if number % 2 == 0 {
@@ -42,7 +44,8 @@ async fn subscriber_via_notifier_receives_every_event() {
 
 #[tokio::test(start_paused = true)]
 async fn lower_position_wakes_no_reader() {
-    let (watermark, notifier) = (Watermark::new(5), Arc::new(Notifier::default()));
+    let watermark = Watermark::new(5);
+    let notifier = Arc::new(Notifier::default());
     let mut subscription = watermark.subscribe();
     subscription.subscribe_via(&watermark, &notifier, None);
     watermark.advance(4);
@@ -59,9 +62,11 @@ async fn lower_position_wakes_no_reader() {
 
 #[tokio::test]
 async fn wait_list_is_freed_with_last_subscriber() {
-    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    let watermark = Watermark::new(0);
+    let notifier = Arc::new(Notifier::default());
     run(&notifier);
-    let (mut one, mut other) = (watermark.subscribe(), watermark.subscribe());
+    let mut one = watermark.subscribe();
+    let mut other = watermark.subscribe();
     one.subscribe_via(&watermark, &notifier, None);
     other.subscribe_via(&watermark, &notifier, None);
     drop(one);
@@ -79,7 +84,8 @@ async fn wait_list_is_freed_with_last_subscriber() {
 
 #[tokio::test]
 async fn all_waiters_wake_while_others_deregister() {
-    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    let watermark = Watermark::new(0);
+    let notifier = Arc::new(Notifier::default());
     run(&notifier);
     let mut subscriptions: Vec<_> = (0..5 * AT_ONCE).map(|_| watermark.subscribe()).collect();
     for subscription in &mut subscriptions {
@@ -207,7 +213,8 @@ fn subscribe_with_sink(
 
 #[tokio::test]
 async fn task_is_woken_when_sink_cannot_deliver() {
-    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    let watermark = Watermark::new(0);
+    let notifier = Arc::new(Notifier::default());
     run(&notifier);
     let (mut subscription, sink) = subscribe_with_sink(
         &watermark,
@@ -267,7 +274,8 @@ async fn notifier_yields_between_batches() {
 #[tokio::test]
 async fn repeated_advances_coalesce_and_do_not_starve_others() {
     let notifier = Arc::new(Notifier::default());
-    let (much, little) = (Watermark::new(0), Watermark::new(0));
+    let much = Watermark::new(0);
+    let little = Watermark::new(0);
     let mut many: Vec<_> = (0..10 * AT_ONCE).map(|_| much.subscribe()).collect();
     for subscription in &mut many {
         subscription.subscribe_via(&much, &notifier, None);

@@ -19,7 +19,6 @@ pub(super) struct GlobalSource {
     pub(super) scope: Arc<Scope>,
     /// The last pruned position that a reset reported. Pruning up to it causes no further reset.
     reported_pruned_pos: u64,
-    /// Runs of the scope that a read returned.
     page: VecDeque<Run>,
     /// The last position that the read of `page` covered.
     page_end: u64,
@@ -38,12 +37,15 @@ impl GlobalSource {
     ) -> Result<(Self, u64, Option<ResetReason>), ReadError> {
         let uses_session_starts = matches!(start, Start::Beginning | Start::Tail);
         let (floor, mut reset) = start.resolve(last);
-        let (mut cursor, mut floors) = (floor, None);
+        let mut cursor = floor;
+        let mut floors = None;
         if let Some(sessions) = scope.sessions {
             let of = floors.insert(HashMap::new());
             for (session, after) in sessions {
                 let mut bound = LowerBound { seq: 0, pos: floor };
-                if let Some(seq) = after.filter(|_| reset.is_none()) {
+                if reset.is_none()
+                    && let Some(seq) = after
+                {
                     bound.seq = seq;
                     if uses_session_starts {
                         bound.pos = 0;
@@ -146,12 +148,11 @@ impl GlobalSource {
                 }
                 Ok(Accepted::Continue)
             }
-            Err(damage) => {
-                let Damage {
-                    session,
-                    last_seq,
-                    after,
-                } = damage;
+            Err(Damage {
+                session,
+                last_seq,
+                after,
+            }) => {
                 *cursor = after;
                 if !self.scope.covers_damage(session, last_seq, after) {
                     return Ok(Accepted::Continue);

@@ -62,7 +62,8 @@ async fn spoilt(which: &str) -> Spoilt {
 /// Returns the readable events of a session's ten, and the seq before which each reset continues.
 async fn read(spoilt: &Spoilt, start: Start) -> (Vec<u64>, Vec<u64>) {
     let mut reader = open(&spoilt.log, 1).await.reader(start);
-    let (mut events, mut resets) = (Vec::new(), Vec::new());
+    let mut events = Vec::new();
+    let mut resets = Vec::new();
     loop {
         match next(&mut reader).await {
             Item::Run(run) => events.extend(seqs(&run)),
@@ -203,7 +204,9 @@ async fn damage_resets_only_readers_of_that_session() {
         let mut reader = in_time(spoilt.log.global_reader(scope.clone(), start))
             .await
             .unwrap();
-        let (mut first, mut second, mut found) = (Vec::new(), 0, Vec::new());
+        let mut first = Vec::new();
+        let mut second = 0;
+        let mut found = Vec::new();
         loop {
             match in_time(reader.next()).await.unwrap() {
                 Item::Run(run) if run.session == id(1) => first.extend(seqs(&run)),

@@ -148,7 +148,9 @@ async fn reader_resumes_after_failed_read() {
         sessions: None,
     };
     let mut all = log.global_reader(scope, Start::Beginning).await.unwrap();
-    let (mut seen, mut of_all, mut failures) = (Vec::new(), Vec::new(), 0);
+    let mut seen = Vec::new();
+    let mut of_all = Vec::new();
+    let mut failures = 0;
     for turn in 0.. {
         store.set_reads(if turn % 2 == 0 {
             Some(unreadable)

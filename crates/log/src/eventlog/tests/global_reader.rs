@@ -60,7 +60,8 @@ async fn both_ways(limits: Limits) {
         .await
         .unwrap();
     assert_eq!(next_all(&mut all).await, Item::Ready { cursor: 0 });
-    let (a, b) = (open(&log, 1).await, open(&log, 2).await);
+    let a = open(&log, 1).await;
+    let b = open(&log, 2).await;
     let mut expected = Vec::new();
     for n in 1..=20 {
         for session in [&a, &b] {
@@ -218,7 +219,8 @@ async fn unknown_cursors_reset() {
 #[tokio::test]
 async fn erased_session_keeps_last_event() {
     let log = memory_log(Limits::default());
-    let (a, b) = (open(&log, 1).await, open(&log, 2).await);
+    let a = open(&log, 1).await;
+    let b = open(&log, 2).await;
     for session in [&a, &b, &a] {
         say_and_wait(session).await;
     }

@@ -55,7 +55,8 @@ async fn next_seqs(reader: &mut Reader) -> Vec<u64> {
 
 /// Returns the events up to and including `last`, and the cursor of each `Ready` item.
 async fn follow(reader: &mut Reader, last: u64) -> (Vec<u64>, Vec<u64>) {
-    let (mut events, mut ready) = (Vec::new(), Vec::new());
+    let mut events = Vec::new();
+    let mut ready = Vec::new();
     while events.last() != Some(&last) {
         match next(reader).await {
             Item::Run(run) => events.extend(seqs(&run)),

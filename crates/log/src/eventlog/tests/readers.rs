@@ -25,7 +25,8 @@ async fn readers_see_everything(log: EventLog, bursts: Vec<u64>, starts: Vec<(us
     let total: u64 = bursts.iter().sum();
     let mut tasks = Vec::new();
     let spawn = |cursor: u64| {
-        let (session, shutdown) = (session.clone(), Shutdown::new());
+        let session = session.clone();
+        let shutdown = Shutdown::new();
         shutdown.spawn(async move {
             let committed = session.committed();
             let cursor = cursor.min(committed).min(total - 1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::super::retention::pass;
 use super::*;
 use crate::store::SqliteStore;
-use base::types::Clock;
+use base::types::{Clock, ClockLimits};
 
 #[derive(Debug, Default)]
 struct Hands(AtomicI64);
@@ -24,18 +24,21 @@ struct Aging {
 
 impl Aging {
     /// The expiry clock accepts each jump of the manual clock at once.
-    fn new(mut limits: Limits) -> Self {
-        limits.clock_settle_timeout = Duration::ZERO;
-        Self::settling(limits)
+    fn new(limits: Limits) -> Self {
+        let clock = ClockLimits {
+            clock_settle_timeout: Duration::ZERO,
+            ..ClockLimits::default()
+        };
+        Self::begun(0, limits, clock)
     }
 
-    fn settling(limits: Limits) -> Self {
-        Self::begun(0, limits)
+    fn settling() -> Self {
+        Self::begun(0, Limits::default(), ClockLimits::default())
     }
 
-    fn begun(days: i64, limits: Limits) -> Self {
+    fn begun(days: i64, limits: Limits, clock_limits: ClockLimits) -> Self {
         let clock = Arc::new(Hands(AtomicI64::new(days * 24 * 3600 * 1000)));
-        let ids = Ids::new(clock.clone());
+        let ids = Ids::new(clock.clone()).with_limits(clock_limits);
         let folder = tempfile::tempdir().expect("could not create a directory");
         let store = SqliteStore::open(&folder.path().join("log"), ids.clone(), &limits)
             .expect("could not open the store");
@@ -239,7 +242,7 @@ async fn tombstone_is_deleted_after_its_age() {
 
 #[tokio::test]
 async fn clock_jump_forward_deletes_nothing() {
-    let aging = Aging::settling(Limits::default());
+    let aging = Aging::settling();
     aging.fill(1, 100).await;
     let erased = aging.fill(2, 3).await;
     let last = erased.erase(&event(""), Records::default());
@@ -259,7 +262,7 @@ async fn clock_jump_forward_deletes_nothing() {
 
 #[tokio::test]
 async fn events_written_with_slow_clock_do_not_expire_early() {
-    let aging = Aging::begun(100, Limits::default());
+    let aging = Aging::begun(100, Limits::default(), ClockLimits::default());
     aging.fill(1, 2).await;
     aging.set(20);
     let erased = aging.fill(2, 3).await;

@@ -31,7 +31,8 @@ async fn flood_does_not_delay_other_sessions() {
         ..Limits::default()
     };
     let (store, log) = held(limits).await;
-    let (flood, calm) = (open(&log, 1).await, open(&log, 2).await);
+    let flood = open(&log, 1).await;
+    let calm = open(&log, 2).await;
     let member = format!("\"x\":\"{}\"", "x".repeat(100));
     for _ in 0..1000 {
         say(&flood, &member);
@@ -140,7 +141,7 @@ async fn records_commit_with_event_and_last_change_wins() {
     let batches = store.batches();
     for batch in &batches[1..] {
         let last = batch.runs.last().map_or(0, |run| run.last_seq);
-        let third = batch.puts.iter().any(|put| put.key == b"p3");
+        let third = batch.records.iter().any(|record| record.key == b"p3");
         assert_eq!(third, last == 3, "the record is committed with its event");
     }
     let value = |table, key: &str| store.get(table, key.as_bytes()).unwrap().unwrap();
@@ -294,7 +295,8 @@ async fn audit_log_is_durable_with_later_events() {
     let last = session.appended();
     store.set(Outcome::Commit);
     in_time(session.wait(last)).await.unwrap();
-    let (mut audited, mut decided) = (0, 0);
+    let mut audited = 0;
+    let mut decided = 0;
     for batch in &store.batches() {
         // A transaction contains the audit log completely, although it exceeds the size of the transaction.
         for run in &batch.runs {

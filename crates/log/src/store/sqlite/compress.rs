@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn wrong_length_is_rejected() {
         let frames = run(1, 1..=100).frames;
-        let (stored, length) = (compressed(&frames), u32::try_from(frames.len()).unwrap());
+        let stored = compressed(&frames);
+        let length = u32::try_from(frames.len()).unwrap();
         assert_eq!(decompress(&with_length(&stored, length)), Some(frames));
         for lie in [0, 1, length - 1, length + 1, length * 2, u32::MAX] {
             assert_eq!(decompress(&with_length(&stored, lie)), None, "{lie}");

@@ -100,8 +100,9 @@ impl Index {
     }
 }
 
-/// Returns the corrected log, or `None` if `known` is right. `last_place` is the last position of the whole
-/// store. Every event has a position, so no seq is greater than it. A log that is not known is as old as `now`.
+/// Returns the corrected log, or `None` if `known` is right. `max_pos` is the last position of the whole store. Every
+/// event has a position, so no seq is greater than it. If `known` is `None`, `now` replaces the unknown time of the
+/// last event.
 pub(super) fn find_mismatch(
     connection: &Connection,
     session: SessionId,
@@ -135,9 +136,9 @@ pub(super) fn find_mismatch(
     let indexed_last = last.and_then(|(_, pos)| plausible(pos));
     let known_last = known.map(|log| log.last_pos);
     let last_pos = indexed_last.max(known_last).unwrap_or(max_pos);
-    let (first_seq, first_pos) = match known.filter(|_| begins_there) {
-        Some(log) => (log.first_seq, log.first_pos),
-        None => first_indexed(connection, session)?.unwrap_or((last_seq, last_pos)),
+    let (first_seq, first_pos) = match known {
+        Some(log) if begins_there => (log.first_seq, log.first_pos),
+        _ => first_indexed(connection, session)?.unwrap_or((last_seq, last_pos)),
     };
     // The index may have lost the first entry. Keep the known beginning: readers then see damage instead of
     // pruning.

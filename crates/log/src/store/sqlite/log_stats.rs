@@ -170,7 +170,8 @@ mod tests {
         Batch, Cut, EventStore as _, Maintenance as _, RecordStore as _, SqliteStore,
     };
     use super::*;
-    use base::types::{Ids, Limits};
+    use crate::limits::Limits;
+    use base::types::Ids;
 
     fn open(path: &Path) -> SqliteStore {
         SqliteStore::open(path, Ids::system(), &Limits::default())
@@ -205,7 +206,9 @@ mod tests {
             );
             append(&store, vec![run(2, round + 1..=round + 1)]);
         }
-        let (before, total, tail) = (logs(&store), store.total_bytes(), store.tail());
+        let before = logs(&store);
+        let total = store.total_bytes();
+        let tail = store.tail();
         drop(store);
         assert!(
             runs_after_stats(&path) < i64::try_from(RUNS_PER_UPDATE + each).unwrap(),

@@ -44,8 +44,9 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use crate::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::{Epoch, Ids, Limits, SessionId};
+use base::types::{Epoch, Ids, SessionId};
 
 use super::{
     Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,

@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use super::super::contract::{noisy, put, session};
+use super::super::RecordState;
+use super::super::contract::{noisy, session};
 use super::*;
 
 /// The runs of the long session. Each fills most of a page.
@@ -42,12 +43,14 @@ fn filled(path: &Path) -> SqliteStore {
     for first in (1..=RUNS).step_by(100) {
         let mut runs: Vec<Run> = (first..first + 100).map(|seq| long_run(1, seq)).collect();
         runs.push(long_run(2, first / 100 + 1));
-        let puts = (first..first + 100)
-            .map(|n| put(Table::Prompt, &format!("{n:06}"), &"v".repeat(EVENT / 4)));
+        let records = (first..first + 100).map(|n| {
+            let value = "v".repeat(EVENT / 4);
+            RecordState::present(Table::Prompt, format!("{n:06}"), value)
+        });
         store
             .commit(&Batch {
                 runs,
-                puts: puts.collect(),
+                records: records.collect(),
                 ..Batch::default()
             })
             .unwrap();

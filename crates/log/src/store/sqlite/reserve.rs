@@ -20,7 +20,7 @@ use super::schema::{FRAME_BYTES, OpenError, RESTART_PAGES, with_suffix};
 pub(super) struct Reserve(pub(super) PathBuf);
 
 impl Reserve {
-    /// Allocates `bytes` if the disk has twice as much space. Returns false if it has not. Zero bytes need no
+    /// Allocates `bytes` if twice as many bytes are free on the disk. Otherwise returns false. Zero bytes need no
     /// space.
     pub(super) fn keep(&self, bytes: u64, free: u64) -> io::Result<bool> {
         let len = match std::fs::metadata(&self.0) {

@@ -22,7 +22,6 @@ pub(super) fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// The checksum of a run: its session, seqs and stored bytes.
 pub(super) fn checksum(session: SessionId, first_seq: u64, last_seq: u64, stored: &[u8]) -> u32 {
     let mut crc = crc32c::crc32c(session.as_bytes());
     crc = crc32c::crc32c_append(crc, &first_seq.to_be_bytes());

@@ -16,7 +16,7 @@ use base::types::Epoch;
 /// `acpg`, the application id at byte 68 of the file.
 const APPLICATION_ID: i32 = 0x6163_7067;
 /// The version that this build reads and writes, at byte 60 of the file.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 /// The position of a run is its rowid, so that an append changes the end of the table and one entry of one
 /// index.
 const SCHEMA: &str = "

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::super::contract::{append, noise_of, noisy, positions, put, run, seqs, session};
+use super::super::RecordState;
+use super::super::contract::{append, noise_of, noisy, positions, run, seqs, session};
 use super::*;
 
 struct Database {
@@ -57,12 +58,14 @@ fn reopen_restores_everything() {
     append(&store, vec![run(1, 1..=3), run(2, 1..=2)]);
     append(&store, vec![run(1, 4..=4)]);
     let batch = Batch {
-        puts: vec![put(Table::Session, "a", "1")],
+        records: vec![RecordState::present(Table::Session, "a", "1")],
         erase: vec![session(1)],
         ..Batch::default()
     };
     store.commit(&batch).unwrap();
-    let (usage, total, tail) = (store.usage(session(2)), store.total_bytes(), store.tail());
+    let usage = store.usage(session(2));
+    let total = store.total_bytes();
+    let tail = store.tail();
     drop(store);
     assert_eq!(
         fs::read_dir(database.folder.path()).unwrap().count(),
@@ -105,7 +108,7 @@ fn new_file_has_permissions_and_pragmas() {
         ("page_size", 8192),
         ("auto_vacuum", 2),
         ("synchronous", 2),
-        ("user_version", 4),
+        ("user_version", 5),
     ] {
         let found: i64 = writer
             .pragma_query_value(None, pragma, |row| row.get(0))
@@ -160,7 +163,8 @@ fn damaged_run_is_reported_and_rest_is_readable() {
     assert_eq!((seqs(&page.runs), page.through), (vec![1, 2, 3], 3));
     assert_eq!(corrupt_range(all(3)), (4, 6));
     assert_eq!(seqs(&all(6).unwrap().runs), [1, 7, 8]);
-    let (mut after, mut other) = (0, Vec::new());
+    let mut after = 0;
+    let mut other = Vec::new();
     while after < 9 {
         let page = store
             .read_all(after, 10_000, &|_, of| of == session(2))
@@ -189,7 +193,8 @@ fn scan_for_one_session_returns_before_reading_all_others() {
         .unwrap();
     assert_eq!(seqs(&page.runs), [1]);
     assert!(page.through < store.tail().last_pos, "{}", page.through);
-    let (mut after, mut pages) = (page.through, 1);
+    let mut after = page.through;
+    let mut pages = 1;
     while after < store.tail().last_pos {
         let page = store
             .read_all(after, 1 << 20, &|_, of| of == session(1))
@@ -329,11 +334,11 @@ fn foreign_file_is_rejected_unchanged() {
         assert!(fs::read(database.path()).unwrap() == before, "{found}");
         assert_eq!(fs::read_dir(database.folder.path()).unwrap().count(), 1);
     };
-    database.sql("PRAGMA user_version = 5");
-    refused("OtherVersion { found: 5, known: 4 }");
-    database.sql("PRAGMA user_version = 3");
-    refused("OtherVersion { found: 3, known: 4 }");
-    database.sql("PRAGMA user_version = 4; PRAGMA application_id = 7");
+    database.sql("PRAGMA user_version = 6");
+    refused("OtherVersion { found: 6, known: 5 }");
+    database.sql("PRAGMA user_version = 4");
+    refused("OtherVersion { found: 4, known: 5 }");
+    database.sql("PRAGMA user_version = 5; PRAGMA application_id = 7");
     refused("NotALog");
     fs::write(database.path(), "not a database").unwrap();
     refused("NotALog");
@@ -345,12 +350,12 @@ fn other_version_in_wal_is_detected() {
     drop(database.store());
     let newer = Connection::open(database.path()).unwrap();
     newer
-        .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 5")
+        .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 6")
         .unwrap();
     let before = fs::read(database.path()).unwrap();
     assert!(matches!(
         database.open().unwrap_err(),
-        OpenError::OtherVersion { found: 5, .. }
+        OpenError::OtherVersion { found: 6, .. }
     ));
     assert!(fs::read(database.path()).unwrap() == before);
 }
@@ -617,7 +622,7 @@ fn full_disk_rejects_whole_batches_until_space_returns() {
     let pages = limit(1);
     let batch = Batch {
         runs: vec![run(1, 3..=2000)],
-        puts: vec![put(Table::Prompt, "p", "1")],
+        records: vec![RecordState::present(Table::Prompt, "p", "1")],
         ..Batch::default()
     };
     assert!(matches!(store.commit(&batch), Err(CommitError::Full)));

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 
-use super::super::{Batch, CommitError, Cut, Expect, LogUsage, Pruned, RunHeader};
+use super::super::{Batch, CommitError, Cut, LogUsage, Pruned, RecordState, RunHeader};
 use super::compress::Compressor;
 use super::log_stats::{self, LogStats};
 use super::reserve::WalPrealloc;
@@ -101,7 +101,7 @@ pub(super) fn commit(
             schema::set_position(&transaction, "last_pos", last_pos)?;
         }
         let runs = append(&transaction, batch, epoch, last_pos, time)?;
-        write_records(&transaction, batch)?;
+        write_records(&transaction, &batch.records)?;
         let written = wal_bytes(batch, &runs);
         wal_prealloc.reserve(written);
         transaction.commit()?;
@@ -126,26 +126,24 @@ fn remove<'a>(
     Ok(true)
 }
 
-fn write_records(transaction: &Connection, batch: &Batch) -> Result<(), CommitError> {
-    if !batch.puts.is_empty() {
-        let insert = "INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)";
-        let mut put = transaction.prepare_cached(insert)?;
-        for record in &batch.puts {
-            let value = record.value.as_ref();
-            put.execute(params![record.table as u8, record.key, value])?;
-        }
+fn write_records(transaction: &Connection, records: &[RecordState]) -> Result<(), CommitError> {
+    if records.is_empty() {
+        return Ok(());
     }
-    if !batch.deletes.is_empty() {
-        let delete = "DELETE FROM record WHERE tbl = ?1 AND key = ?2";
-        let mut delete = transaction.prepare_cached(delete)?;
-        for record in &batch.deletes {
-            delete.execute(params![record.table as u8, record.key])?;
-        }
+    let mut put = transaction
+        .prepare_cached("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
+    let mut delete =
+        transaction.prepare_cached("DELETE FROM record WHERE tbl = ?1 AND key = ?2")?;
+    for RecordState { table, key, value } in records {
+        match value {
+            Some(value) => put.execute(params![*table as u8, key, value.as_ref()])?,
+            None => delete.execute(params![*table as u8, key])?,
+        };
     }
     Ok(())
 }
 
-fn check(transaction: &Connection, expected: &[Expect]) -> Result<(), CommitError> {
+fn check(transaction: &Connection, expected: &[RecordState]) -> Result<(), CommitError> {
     let select = "SELECT value FROM record WHERE tbl = ?1 AND key = ?2";
     for (index, expect) in expected.iter().enumerate() {
         let key = params![expect.table as u8, expect.key];
@@ -197,15 +195,14 @@ fn append(
 fn wal_bytes(batch: &Batch, runs: &[RunHeader]) -> u64 {
     // A row or a record changes a page of its own and a page of an index.
     let runs: u64 = runs.iter().map(|run| run.bytes + PAGE_BYTES).sum();
-    let puts = batch
-        .puts
+    let values = batch
+        .records
         .iter()
-        .map(|put| put.value.len() as u64 + PAGE_BYTES);
-    let puts: u64 = puts.sum();
-    runs + puts + PAGE_BYTES
+        .filter_map(|record| record.value.as_ref());
+    let records: u64 = values.map(|value| value.len() as u64 + PAGE_BYTES).sum();
+    runs + records + PAGE_BYTES
 }
 
-/// Prunes logs. Each cut is passed with the usage of its log.
 pub(super) fn prune(
     connection: &Connection,
     cuts: &[(Cut, LogUsage)],
@@ -322,7 +319,6 @@ pub(super) struct PrunedLog {
     pub(super) removal: Removal,
     pub(super) removed: Pruned,
     pub(super) pruned_pos: u64,
-    /// The log after the prune.
     pub(super) log: LogUsage,
 }
 

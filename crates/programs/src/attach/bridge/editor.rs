@@ -6,12 +6,12 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{Bridge, Effect, Phase};
-use crate::attach::editor::Input;
-use crate::attach::message::{call, response, with_client};
+use super::queue::PostKind;
+use super::{Bridge, Effect, Outcome, Phase};
+use crate::attach::message::{call, with_client};
 use crate::attach::tables::{CallKind, Ended, Followed, id_of};
 use wire::acp::{self, RawObject, error_code, method, to_raw};
-use wire::jsonrpc::{Message, RpcError};
+use wire::jsonrpc::{self, Message, RpcError};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,12 +22,11 @@ struct Folders<'a> {
 }
 
 impl Bridge {
-    pub(in crate::attach) fn line(&mut self, line: Input) {
-        match line {
-            Err(error) => self.respond(RawValue::NULL, &Err(error)),
-            Ok(Message::Request { id, method, params }) => self.request(id, &method, params),
-            Ok(Message::Notification { method, params }) => self.notification(&method, &params),
-            Ok(Message::Response { id, outcome }) => self.answer(&id, &outcome),
+    pub(in crate::attach) fn message(&mut self, message: Message) {
+        match message {
+            Message::Request { id, method, params } => self.request(id, &method, params),
+            Message::Notification { method, params } => self.notification(&method, &params),
+            Message::Response { id, outcome } => self.answer(&id, &outcome),
         }
     }
 
@@ -161,7 +160,8 @@ impl Bridge {
             return self.cancel_request(params);
         }
         let is_cancel = method == method::SESSION_CANCEL;
-        self.push_notification(session_of(params), call(None, method, params), is_cancel);
+        let kind = PostKind::Once { is_cancel };
+        self.push_message(session_of(params), call(None, method, params), kind);
     }
 
     /// `$/cancel_request` names a request of the editor, which has another id at the gateway.
@@ -175,13 +175,14 @@ impl Bridge {
         };
         let session = self.calls.get(number).and_then(|call| call.session.clone());
         let params = to_raw(&json!({ "requestId": id_of(number) }));
-        self.push_message(session, call(None, method::CANCEL_REQUEST, &params));
+        let body = call(None, method::CANCEL_REQUEST, &params);
+        self.push_message(session, body, PostKind::Repeatable);
     }
 
     /// The editor, or the bridge itself, answers a request of the agent.
-    pub(super) fn answer(&mut self, id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) {
+    pub(super) fn answer(&mut self, id: &RawValue, outcome: &Outcome) {
         if let Some(Ended { session }) = self.requests.end(id) {
-            self.push_answer(session, id, response(id, outcome));
+            self.push_answer(session, id, jsonrpc::response(id, outcome.as_deref()));
         }
     }
 }

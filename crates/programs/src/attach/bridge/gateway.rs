@@ -5,24 +5,21 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{Bridge, Effect, Phase};
+use super::{Bridge, Effect, Outcome, Phase};
 use crate::attach::message::{gateway_meta, with_sign_in, with_value};
 use crate::attach::tables::{
-    Call, CallKind, CallNumber, Followed, Setup, first_position, number_of, seq_of,
+    Call, CallKind, CallNumber, Followed, Setup, first_position, number_of, remember_setup, seq_of,
 };
 use wire::acp::{self, RawObject, error_code, method, to_raw};
 use wire::jsonrpc::{self, Message, RpcError};
 
 /// The nesting of the gateway's messages, which the gateway itself limits.
 const MAX_DEPTH: usize = 4096;
-/// The problem codes of errors after which the same request can succeed: the gateway stops, or it still handles a
-/// request that it received before.
+/// The problem codes after which the bridge repeats the same request: the gateway is draining, or it still handles an
+/// earlier copy of the request.
 const TRANSIENT: [&str; 2] = ["draining", "idempotency_in_flight"];
 
-type Outcome = Result<Box<RawValue>, RpcError>;
-
 impl Bridge {
-    /// The gateway has answered `initialize`.
     pub(in crate::attach) fn connected(&mut self, outcome: Outcome) {
         if let Ok(result) = &outcome {
             self.epoch = gateway_meta(result, "epoch");
@@ -41,11 +38,8 @@ impl Bridge {
             (Phase::Initializing(id), Err(error)) => {
                 tracing::warn!(error = %error.message, "the gateway rejected initialize");
                 self.respond(&id, &Err(error));
-                let open: Vec<_> = self.calls.iter().map(|(number, _)| number).collect();
-                for number in open {
-                    let failure = RpcError::new(error_code::INVALID_REQUEST, "initialize failed");
-                    self.end_call(number, &Err(failure));
-                }
+                let failure = RpcError::new(error_code::INVALID_REQUEST, "initialize failed");
+                self.fail_calls(&failure);
             }
             (Phase::Reconnecting, Ok(_)) => {
                 self.phase = Phase::Connected;
@@ -76,7 +70,10 @@ impl Bridge {
             }
             Ok(Message::Request { id, method, .. }) => {
                 if self.requests.insert(&id, session) {
-                    self.agent_request(&id, &method, data);
+                    match self.map_agent_path(&method, data) {
+                        Ok(mapped) => self.forward(&mapped),
+                        Err(error) => self.answer(&id, &Err(error)),
+                    }
                 }
             }
             Ok(Message::Notification { method, params }) if *method == *method::CANCEL_REQUEST => {
@@ -94,15 +91,6 @@ impl Bridge {
         }
     }
 
-    /// Passes a request of the agent with its path at the editor. Answers it with an error if it has none.
-    fn agent_request(&mut self, id: &RawValue, method: &str, data: &Bytes) {
-        match self.map_agent_path(method, data) {
-            Ok(mapped) => self.forward(&mapped),
-            Err(error) => self.answer(id, &Err(error)),
-        }
-    }
-
-    /// Passes a message unchanged.
     fn forward(&mut self, data: &Bytes) {
         self.write([&**data, b"\n"].concat().into());
     }
@@ -117,7 +105,8 @@ impl Bridge {
             self.effects.push_back(Effect::Pause);
             return;
         }
-        let (kind, session) = (call.kind.clone(), call.session.clone());
+        let kind = call.kind.clone();
+        let session = call.session.clone();
         match kind {
             CallKind::Create => self.created(number, &outcome),
             CallKind::LoadAsNew(session) => self.loaded_as_new(number, &session, outcome),
@@ -155,7 +144,9 @@ impl Bridge {
                     self.forget_if_done(&session);
                 }
             }
-            CallKind::Other | CallKind::Once => drop(self.end_call(number, &outcome)),
+            CallKind::Other | CallKind::Once => {
+                self.end_call(number, &outcome);
+            }
         }
     }
 
@@ -177,14 +168,17 @@ impl Bridge {
     fn loaded_as_new(&mut self, number: CallNumber, session: &str, outcome: Outcome) {
         let result = match outcome {
             Ok(result) => result,
-            Err(error) => return drop(self.end_call(number, &Err(error))),
+            Err(error) => {
+                self.end_call(number, &Err(error));
+                return;
+            }
         };
         let history_end = gateway_meta(&result, "lastEventId");
         let history_end = history_end.as_deref().and_then(seq_of);
         let object = RawObject::parse(&result).unwrap_or_else(RawObject::empty);
         let result = object.with_members(&[("sessionId", to_raw(session))]);
         let call = self.end_call(number, &Ok(result));
-        if self.sessions.get(session).is_none() {
+        if !self.sessions.contains_key(session) {
             let followed = Followed {
                 history_end,
                 ..Followed::default()
@@ -194,10 +188,9 @@ impl Bridge {
         self.remember_setup(session, call.as_ref());
     }
 
-    /// Remembers the setup in the request that has opened a session.
     fn remember_setup(&mut self, session: &str, call: Option<&Call>) {
         if let Some((_, params)) = call.and_then(request_of) {
-            self.sessions.remember_setup(session, Setup::of(&params));
+            remember_setup(&mut self.sessions, session, Setup::of(&params));
         }
     }
 
@@ -229,11 +222,13 @@ impl Bridge {
 /// The params with which a `session/attach` continues after a reconnect: with the same role, without a history.
 fn attach_params(call: &Call) -> Option<Box<RawValue>> {
     let (method, params) = request_of(call)?;
-    let object = RawObject::parse(&params).filter(|_| *method == *method::SESSION_ATTACH)?;
+    if *method != *method::SESSION_ATTACH {
+        return None;
+    }
+    let object = RawObject::parse(&params)?;
     Some(object.with_members(&[("historyPolicy", to_raw("none"))]))
 }
 
-/// The method and the params of a call.
 fn request_of(call: &Call) -> Option<(Box<str>, Box<RawValue>)> {
     match jsonrpc::parse(&call.body, MAX_DEPTH) {
         Ok(Message::Request { method, params, .. }) => Some((method, params)),

@@ -4,8 +4,8 @@
 //! session or a fork that it receives again by this id. Therefore, after a reconnect, the bridge sends the calls without a
 //! response again. A call ends with the first response. Calls that must not run twice end with an error.
 //!
-//! `queue` has the messages to the gateway, and `sending` sends them. `editor` and `gateway` handle the messages of both sides. This file continues after
-//! a reconnect, and ends the messages that must not be repeated.
+//! `queue` keeps the messages to the gateway, and `sending` sends them. `editor` and `gateway` handle the messages of both
+//! sides. This file continues after a reconnect, and ends the messages that must not be repeated.
 
 mod editor;
 mod gateway;
@@ -20,23 +20,21 @@ use bytes::Bytes;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use self::queue::{Notification, Queue};
+use self::queue::Queue;
 pub(super) use self::queue::{Post, PostError};
-use super::message::{call, response};
+use super::message::call;
 use super::path_map::PathMap;
 use super::tables::{
     AgentRequests, Call, CallKind, CallNumber, Calls, Followed, Sessions, first_position, id_of,
 };
 use wire::acp::{error_code, method, stop_reason, to_raw};
-use wire::jsonrpc::RpcError;
+use wire::jsonrpc::{self, RpcError};
 
 /// The JSON-RPC id of `initialize` at the gateway. No other call has it.
 pub(super) const INITIALIZE_ID: &str = "b-0";
 
-/// An action of the driver that the bridge requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Write a line to the editor.
     Write(Bytes),
     /// End the current connection, if there is one, and open another one.
     Connect,
@@ -46,21 +44,19 @@ pub(super) enum Effect {
         last: Option<String>,
     },
     CloseStream(Box<str>),
-    /// Wait before the next message is sent.
     Pause,
 }
 
-/// The settings of the command line.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
-    /// The session that `session/new` loads.
     pub(super) session: Option<Box<str>>,
     pub(super) paths: PathMap,
-    /// Ask the gateway to accept the folders of new sessions.
     pub(super) allow_folders: bool,
     /// The command of this process, to which the words of a sign-in are appended.
     pub(super) sign_in: Vec<String>,
 }
+
+type Outcome = Result<Box<RawValue>, RpcError>;
 
 #[derive(Debug)]
 enum Phase {
@@ -78,7 +74,6 @@ pub(super) struct Bridge {
     /// The name under which the gateway recognizes the bridge after a reconnect.
     client: String,
     phase: Phase,
-    /// The params of `initialize`, with the name of the bridge.
     initialize: Box<RawValue>,
     /// The epoch of the gateway's log, which is a part of every position.
     epoch: Option<String>,
@@ -119,8 +114,8 @@ impl Bridge {
         self.effects.push_back(Effect::Write(line));
     }
 
-    fn respond(&mut self, id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) {
-        self.write(response(id, outcome));
+    fn respond(&mut self, id: &RawValue, outcome: &Outcome) {
+        self.write(jsonrpc::response(id, outcome.as_deref()));
     }
 
     fn respond_error(&mut self, id: &RawValue, code: i64, detail: impl Into<String>) {
@@ -128,16 +123,18 @@ impl Bridge {
     }
 
     /// Ends a call with this outcome, and responds to the editor if the call is its own.
-    fn end_call(
-        &mut self,
-        number: CallNumber,
-        outcome: &Result<Box<RawValue>, RpcError>,
-    ) -> Option<Call> {
+    fn end_call(&mut self, number: CallNumber, outcome: &Outcome) -> Option<Call> {
         let call = self.calls.end(number)?;
         if let Some(id) = &call.editor_id {
-            self.write(response(id, outcome));
+            self.respond(id, outcome);
         }
         Some(call)
+    }
+
+    fn fail_calls(&mut self, failure: &RpcError) {
+        for number in self.calls.numbers() {
+            self.end_call(number, &Err(failure.clone()));
+        }
     }
 
     /// The connection has ended. The next one continues at the position of the editor.
@@ -149,10 +146,8 @@ impl Bridge {
             Phase::Initializing(_) | Phase::Reconnecting => self.effects.push_back(Effect::Connect),
             Phase::Connected => {
                 self.phase = Phase::Reconnecting;
-                for session in self.sessions.ids() {
-                    if let Some(followed) = self.sessions.get_mut(&session) {
-                        followed.is_open = false;
-                    }
+                for followed in self.sessions.values_mut() {
+                    followed.is_open = false;
                 }
                 self.effects.push_back(Effect::Connect);
             }
@@ -161,18 +156,14 @@ impl Bridge {
 
     /// The gateway does not accept the key. All calls fail.
     pub(super) fn denied(&mut self, reason: &str) {
-        let failure = Err(RpcError::new(error_code::AUTH_REQUIRED, reason));
+        let failure = RpcError::new(error_code::AUTH_REQUIRED, reason);
         if let Phase::Initializing(id) = std::mem::replace(&mut self.phase, Phase::New) {
-            self.respond(&id, &failure);
+            self.respond(&id, &Err(failure.clone()));
         }
-        let open: Vec<_> = self.calls.iter().map(|(number, _)| number).collect();
-        for number in open {
-            self.end_call(number, &failure);
-        }
+        self.fail_calls(&failure);
         self.queue = Queue::default();
     }
 
-    /// Stops to follow a session. Its calls fail with this error.
     fn forget(&mut self, session: &str, failure: &RpcError) {
         for number in self.calls.of_session(session) {
             self.end_call(number, &Err(failure.clone()));
@@ -189,7 +180,7 @@ impl Bridge {
     }
 
     fn remove_session(&mut self, session: &str) {
-        if self.sessions.remove(session) {
+        if self.sessions.remove(session).is_some() {
             self.effects.push_back(Effect::CloseStream(session.into()));
         }
     }
@@ -197,23 +188,20 @@ impl Bridge {
     /// Follows a session, and opens its stream after the SSE id `followed.last`.
     fn follow(&mut self, session: &str, followed: Followed) {
         let last = followed.last.clone();
-        self.sessions.insert(session, followed);
+        self.sessions.insert(session.into(), followed);
         self.open_stream(Some(session), last);
     }
 
-    /// The stream of a session is open.
     pub(super) fn opened(&mut self, session: &str) {
         if let Some(followed) = self.sessions.get_mut(session) {
             followed.is_open = true;
         }
     }
 
-    /// The params of `initialize` for the gateway, as a request.
     pub(super) fn initialize_request(&self) -> Bytes {
         call(Some(INITIALIZE_ID), method::INITIALIZE, &self.initialize)
     }
 
-    /// Whether messages wait that could be sent now.
     pub(super) fn has_unsent(&self) -> bool {
         matches!(self.phase, Phase::Connected) && !self.queue.is_empty()
     }
@@ -246,7 +234,7 @@ impl Bridge {
     pub(super) fn restore(&mut self) {
         // The responses of the ended connection are lost. The numbers are the order of the calls.
         let waiting = self.queue.waiting();
-        let mut sent: Vec<_> = self.calls.iter().map(|(number, _)| number).collect();
+        let mut sent = self.calls.numbers();
         sent.retain(|number| !waiting.contains(number));
         for number in sent.into_iter().rev() {
             if self.calls.is(number, &CallKind::Restore) {
@@ -255,7 +243,8 @@ impl Bridge {
                 self.queue.push_call_front(number);
             }
         }
-        for session in self.sessions.ids() {
+        let sessions: Vec<_> = self.sessions.keys().cloned().collect();
+        for session in sessions {
             self.restore_session(&session);
         }
     }
@@ -315,12 +304,11 @@ impl Bridge {
         self.sessions.remove(session);
     }
 
-    /// The response to a restore of the bridge itself.
     pub(super) fn restored(
         &mut self,
         number: CallNumber,
         session: Option<&str>,
-        outcome: &Result<Box<RawValue>, RpcError>,
+        outcome: &Outcome,
     ) {
         self.calls.end(number);
         let Some(session) = session else { return };
@@ -350,7 +338,7 @@ const UNKNOWN: &str = "the connection to the gateway was cut, and the outcome of
 impl Bridge {
     /// Ends the messages that the gateway can have received and that must not run twice.
     pub(super) fn end_once(&mut self) {
-        let mut unknown: Vec<_> = self.calls.iter().map(|(number, _)| number).collect();
+        let mut unknown = self.calls.numbers();
         unknown.retain(|number| {
             self.calls.is(*number, &CallKind::Once) && !self.queue.has_call(*number)
         });
@@ -358,11 +346,8 @@ impl Bridge {
             self.end_call(number, &Err(RpcError::new(error_code::INTERNAL, UNKNOWN)));
         }
         match self.queue.take_once() {
-            Some(Notification {
-                post,
-                is_cancel: true,
-            }) => self.repeat_cancel(&post),
-            Some(_) => {
+            Some((post, true)) => self.repeat_cancel(&post),
+            Some((_, false)) => {
                 tracing::warn!(
                     "a cut has ended a notification of the editor; it is not sent again"
                 );

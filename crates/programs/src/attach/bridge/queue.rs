@@ -41,30 +41,17 @@ pub(in crate::attach) enum PostError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Item {
     Call(CallNumber),
-    /// A message that the gateway can receive twice without a second effect.
-    Message(Post),
-    /// An answer to a request of the agent with this id. The gateway can receive it twice without a second effect.
-    Answer(Box<str>, Post),
-    /// A notification that the gateway must not receive twice.
-    Once(Notification),
+    Post(Post, PostKind),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Notification {
-    pub(super) post: Post,
-    /// It is a `session/cancel`.
-    pub(super) is_cancel: bool,
-}
-
-impl Item {
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Call(_) => 0,
-            Self::Message(post) | Self::Answer(_, post) | Self::Once(Notification { post, .. }) => {
-                post.body.len()
-            }
-        }
-    }
+pub(super) enum PostKind {
+    /// The gateway can receive the message twice without a second effect.
+    Repeatable,
+    /// An answer to a request of the agent with this id. The gateway can receive it twice without a second effect.
+    Answer(Box<str>),
+    /// A notification that the gateway must not receive twice.
+    Once { is_cancel: bool },
 }
 
 #[derive(Debug, Default)]
@@ -81,9 +68,9 @@ impl Queue {
         self.items.is_empty() && self.in_flight.is_none()
     }
 
-    pub(super) fn push(&mut self, item: Item) {
-        self.bytes += item.bytes();
-        self.items.push_back(item);
+    pub(super) fn push(&mut self, post: Post, kind: PostKind) {
+        self.bytes += post.body.len();
+        self.items.push_back(Item::Post(post, kind));
     }
 
     pub(super) fn push_call(&mut self, number: CallNumber) {
@@ -111,12 +98,12 @@ impl Queue {
         self.items.contains(&Item::Call(number))
     }
 
-    /// Ends the message that is in flight, if it must not be sent again.
-    pub(super) fn take_once(&mut self) -> Option<Notification> {
+    /// Ends the message that is in flight, if it must not be sent again. Returns whether it is a `session/cancel`.
+    pub(super) fn take_once(&mut self) -> Option<(Post, bool)> {
         match self.in_flight.take() {
-            Some(Item::Once(notification)) => {
-                self.bytes -= notification.post.body.len();
-                Some(notification)
+            Some(Item::Post(post, PostKind::Once { is_cancel })) => {
+                self.bytes -= post.body.len();
+                Some((post, is_cancel))
             }
             item => {
                 self.in_flight = item;
@@ -125,24 +112,19 @@ impl Queue {
         }
     }
 
-    /// Enqueues a message that is no call before the others.
+    /// Enqueues a message that the gateway can receive twice before the others.
     pub(super) fn push_front(&mut self, post: Post) {
         self.bytes += post.body.len();
-        self.items.push_front(Item::Message(post));
+        self.items
+            .push_front(Item::Post(post, PostKind::Repeatable));
     }
 
     pub(super) fn waiting(&self) -> HashSet<CallNumber> {
         let number = |item: &Item| match item {
             Item::Call(number) => Some(*number),
-            _ => None,
+            Item::Post(..) => None,
         };
         let items = self.items.iter().chain(&self.in_flight);
         items.filter_map(number).collect()
-    }
-
-    /// Moves a message out of the queue. It is in flight until its result is known.
-    pub(super) fn send(&mut self, index: usize) -> Option<Item> {
-        self.in_flight = self.items.remove(index);
-        self.in_flight.clone()
     }
 }

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::queue::{Item, Notification, Post, PostError};
+use super::queue::{Item, Post, PostError, PostKind};
 use super::{Bridge, Effect, Phase};
-use crate::attach::message::{failed_answer, response};
+use crate::attach::message::failed_answer;
 use crate::attach::tables::CallKind;
 use wire::acp::error_code;
-use wire::jsonrpc::RpcError;
+use wire::jsonrpc::{self, RpcError};
 
 const MAX_MESSAGES: usize = 1024;
 /// The maximum size of all messages of the editor that wait.
@@ -21,47 +21,33 @@ const MAX_FAILURES: u32 = 3;
 const LARGE_BYTES: usize = 1 << 20;
 
 impl Bridge {
-    /// Whether there is room for another message of the editor.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         let queued = self.queue.bytes + self.calls.bytes();
         self.queue.items.len() + self.calls.len() < MAX_MESSAGES
             && queued.saturating_add(bytes) <= MAX_BYTES
     }
 
-    pub(super) fn push_message(&mut self, session: Option<Box<str>>, body: Bytes) {
-        if !self.has_room(body.len()) {
-            return Self::warn_dropped();
+    pub(super) fn push_message(&mut self, session: Option<Box<str>>, body: Bytes, kind: PostKind) {
+        if self.has_room(body.len()) {
+            self.queue.push(Post::new(session, body), kind);
+        } else {
+            tracing::warn!(
+                "dropped a message of the editor: too many messages wait for the gateway"
+            );
         }
-        self.queue.push(Item::Message(Post::new(session, body)));
     }
 
     /// Enqueues an answer to a request of the agent. The agent waits for it, so without room an error replaces it.
     pub(super) fn push_answer(&mut self, session: Option<Box<str>>, id: &RawValue, body: Bytes) {
-        self.queue.push(if self.has_room(body.len()) {
-            Item::Answer(id.get().into(), Post::new(session, body))
+        if self.has_room(body.len()) {
+            let kind = PostKind::Answer(id.get().into());
+            self.queue.push(Post::new(session, body), kind);
         } else {
             // The number of open requests bounds the errors.
             let failed = failed_answer("too many messages wait for the gateway");
-            Item::Message(Post::new(session, response(id, &Err(failed))))
-        });
-    }
-
-    pub(super) fn push_notification(
-        &mut self,
-        session: Option<Box<str>>,
-        body: Bytes,
-        is_cancel: bool,
-    ) {
-        if !self.has_room(body.len()) {
-            return Self::warn_dropped();
+            let post = Post::new(session, jsonrpc::error(id, &failed));
+            self.queue.push(post, PostKind::Repeatable);
         }
-        let post = Post::new(session, body);
-        self.queue
-            .push(Item::Once(Notification { post, is_cancel }));
-    }
-
-    fn warn_dropped() {
-        tracing::warn!("dropped a message of the editor: too many messages wait for the gateway");
     }
 
     /// The next message. The caller must report its result with [`posted`](Self::posted).
@@ -73,16 +59,16 @@ impl Bridge {
         let calls = &self.calls;
         self.queue.items.retain(|item| match item {
             Item::Call(number) => calls.get(*number).is_some(),
-            Item::Message(_) | Item::Answer(..) | Item::Once(_) => true,
+            Item::Post(..) => true,
         });
         let mut items = self.queue.items.iter();
         let index = items.position(|item| self.may_send(item))?;
-        match self.queue.send(index)? {
-            Item::Message(post) | Item::Answer(_, post) | Item::Once(Notification { post, .. }) => {
-                Some(post)
-            }
+        // It is in flight until its result is known.
+        self.queue.in_flight = self.queue.items.remove(index);
+        match self.queue.in_flight.as_ref()? {
+            Item::Post(post, _) => Some(post.clone()),
             Item::Call(number) => {
-                let call = self.calls.get(number)?;
+                let call = self.calls.get(*number)?;
                 Some(Post {
                     session: call.session.clone(),
                     folders: call.folders.clone(),
@@ -100,9 +86,7 @@ impl Bridge {
                 Some(call) => (Some((*number, &call.kind)), call.session.as_deref()),
                 None => return false,
             },
-            Item::Message(post) | Item::Answer(_, post) | Item::Once(Notification { post, .. }) => {
-                (None, post.session.as_deref())
-            }
+            Item::Post(post, _) => (None, post.session.as_deref()),
         };
         let Some(followed) = session.and_then(|session| self.sessions.get(session)) else {
             return true;
@@ -116,7 +100,6 @@ impl Bridge {
         }
     }
 
-    /// The result of the message that is in flight.
     pub(in crate::attach) fn posted(&mut self, result: Result<(), PostError>) {
         let is_lost = result == Err(PostError::Lost);
         let in_flight = self.queue.in_flight.as_ref();
@@ -145,17 +128,17 @@ impl Bridge {
             Ok(()) => None,
         };
         match self.queue.in_flight.take() {
-            Some(Item::Message(post) | Item::Once(Notification { post, .. })) => {
+            Some(Item::Post(post, kind)) => {
                 self.queue.bytes -= post.body.len();
-                if let Some((_, reason)) = error {
-                    tracing::warn!(reason, "the gateway rejected a message of the editor");
-                }
-            }
-            Some(Item::Answer(id, post)) => {
-                self.queue.bytes -= post.body.len();
-                if let Some((_, reason)) = error {
-                    tracing::warn!(reason, "the gateway rejected an answer of the editor");
-                    self.replace_answer(&id, post, &reason);
+                match (error, kind) {
+                    (Some((_, reason)), PostKind::Answer(id)) => {
+                        tracing::warn!(reason, "the gateway rejected an answer of the editor");
+                        self.replace_answer(&id, post, &reason);
+                    }
+                    (Some((_, reason)), _) => {
+                        tracing::warn!(reason, "the gateway rejected a message of the editor");
+                    }
+                    (None, _) => {}
                 }
             }
             Some(Item::Call(number)) => {
@@ -177,7 +160,7 @@ impl Bridge {
             return;
         };
         self.queue.push_front(Post {
-            body: response(id, &Err(failed_answer(reason))),
+            body: jsonrpc::error(id, &failed_answer(reason)),
             ..post
         });
     }
@@ -185,7 +168,7 @@ impl Bridge {
     fn size(&self, item: &Item) -> usize {
         match item {
             Item::Call(number) => self.calls.get(*number).map_or(0, |call| call.body.len()),
-            other => other.bytes(),
+            Item::Post(post, _) => post.body.len(),
         }
     }
 }

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::names::{self, update_type};
-use crate::translate::input::parse;
+use super::names;
+use crate::stdio::parse;
 use crate::translate::message::{invalid_params, invalid_request, text_block};
 use crate::translate::protocol::{ClientProtocol, Served};
 use wire::acp::{
     AcpVersion, RawObject, error_code, method, method_not_found, object, to_raw, update as kind,
 };
-use wire::jsonrpc::{Message, RpcError, parse_error};
+use wire::jsonrpc::{self, Message, RpcError, parse_error};
 
 const MAX_CALLS: usize = 256;
 const MAX_PERMISSIONS: usize = 256;
@@ -73,10 +73,9 @@ impl Tool {
 }
 
 #[derive(Debug)]
-struct EarlyClient {
+pub(in crate::translate) struct EarlyClient {
     /// The folder of sessions for which the client names none.
     cwd: PathBuf,
-    version: &'static str,
     last_call: u64,
     /// The calls to the agent without an answer, with the ids of the client.
     calls: HashMap<u64, (Box<RawValue>, Purpose)>,
@@ -89,20 +88,20 @@ struct EarlyClient {
     served: Served,
 }
 
-/// Creates the state for a client with an early protocol. `cwd` is the folder of sessions for which the client names none, and
-/// `version` that of this program.
-pub fn early_client(cwd: PathBuf, version: &'static str) -> Box<dyn ClientProtocol> {
-    Box::new(EarlyClient {
-        cwd,
-        version,
-        last_call: 0,
-        calls: HashMap::new(),
-        turns: HashMap::new(),
-        permissions: HashMap::new(),
-        warned: HashSet::new(),
-        has_shut_down: false,
-        served: Served::default(),
-    })
+impl EarlyClient {
+    /// `cwd` is the folder of sessions for which the client names none.
+    pub(in crate::translate) fn new(cwd: PathBuf) -> Self {
+        Self {
+            cwd,
+            last_call: 0,
+            calls: HashMap::new(),
+            turns: HashMap::new(),
+            permissions: HashMap::new(),
+            warned: HashSet::new(),
+            has_shut_down: false,
+            served: Served::default(),
+        }
+    }
 }
 
 impl ClientProtocol for EarlyClient {
@@ -110,7 +109,7 @@ impl ClientProtocol for EarlyClient {
         match parse(line) {
             Ok(Message::Request { id, method, params }) => {
                 if let Err(error) = self.requested(&id, &method, &params) {
-                    self.respond(id, Err(error));
+                    self.respond(&id, &Err(error));
                 }
             }
             // `initialized` needs no answer.
@@ -145,9 +144,9 @@ impl ClientProtocol for EarlyClient {
 }
 
 impl EarlyClient {
-    fn respond(&mut self, id: Box<RawValue>, outcome: Outcome) {
-        let response = Message::Response { id, outcome };
-        self.served.to_client.push(response.line());
+    fn respond(&mut self, id: &RawValue, outcome: &Outcome) {
+        let line = jsonrpc::response(id, outcome.as_deref());
+        self.served.to_client.push(line);
     }
 
     fn requested(
@@ -164,7 +163,7 @@ impl EarlyClient {
             names::CANCEL_SESSION => self.cancel(id, &params),
             names::SHUTDOWN => {
                 self.has_shut_down = true;
-                self.respond(id.to_owned(), Ok(RawValue::NULL.to_owned()));
+                self.respond(id, &Ok(RawValue::NULL.to_owned()));
                 Ok(())
             }
             _ => Err(parse_error(&method_not_found(method))),
@@ -261,7 +260,7 @@ impl EarlyClient {
             self.cancel_permissions(&session);
         }
         let result = to_raw(&json!({ "cancelled": is_running }));
-        self.respond(id.to_owned(), Ok(result));
+        self.respond(id, &Ok(result));
         Ok(())
     }
 }
@@ -284,7 +283,7 @@ impl EarlyClient {
         let outcome = outcome.map(|result| {
             let result = RawObject::parse(&result).unwrap_or_else(RawObject::empty);
             match purpose {
-                Purpose::Initialize => self.initialize_result(&result),
+                Purpose::Initialize => Self::initialize_result(&result),
                 Purpose::CreateSession => {
                     let session = result.get("sessionId").unwrap_or(RawValue::NULL);
                     object(&[("sessionId", session.to_owned())])
@@ -295,11 +294,12 @@ impl EarlyClient {
         if let Purpose::Prompt(session) = &purpose {
             self.turns.remove(session);
         }
-        self.respond(id, outcome);
+        self.respond(&id, &outcome);
     }
 
-    fn initialize_result(&self, result: &RawObject<'_>) -> Box<RawValue> {
-        let own = || to_raw(&json!({ "name": "acp-gateway", "version": self.version }));
+    fn initialize_result(result: &RawObject<'_>) -> Box<RawValue> {
+        let own =
+            || to_raw(&json!({ "name": "acp-gateway", "version": env!("CARGO_PKG_VERSION") }));
         let info = result.value("agentInfo");
         object(&[
             ("protocolVersion", to_raw(names::PROTOCOL_VERSION)),
@@ -350,19 +350,16 @@ impl EarlyClient {
         if let (Some(input), false) = (input, is_diff) {
             message = format!("{message}\n{input}");
         }
-        let request = Message::Request {
-            id: id.clone(),
-            method: method::SESSION_REQUEST_PERMISSION.into(),
-            params: object(&[
-                ("sessionId", to_raw(&session)),
-                ("title", to_raw(&title)),
-                ("message", to_raw(&message)),
-                ("toolCallId", to_raw(&call.text("toolCallId"))),
-                ("options", to_raw(&options)),
-            ]),
-        };
+        let params = object(&[
+            ("sessionId", to_raw(&session)),
+            ("title", to_raw(&title)),
+            ("message", to_raw(&message)),
+            ("toolCallId", to_raw(&call.text("toolCallId"))),
+            ("options", to_raw(&options)),
+        ]);
+        let line = jsonrpc::request(&id, method::SESSION_REQUEST_PERMISSION, &params);
         self.permissions.insert(id.get().to_owned(), (id, session));
-        self.served.to_client.push(request.line());
+        self.served.to_client.push(line);
     }
 
     /// The client answers a request. An answer without a known option cancels it.
@@ -402,16 +399,11 @@ fn selected(answer: &RawObject<'_>) -> Option<String> {
 /// A tool call and its result are sent twice, with the same id: as `agent/update`, and with a method of their own. Clients
 /// read one of both.
 impl EarlyClient {
-    fn notify(&mut self, method: &str, params: Box<RawValue>) {
-        let method = method.into();
-        let notification = Message::Notification { method, params };
-        self.served.to_client.push(notification.line());
-    }
-
     fn update(&mut self, session: &str, kind: &str, members: &Members) {
         let first = [("sessionId", to_raw(session)), ("updateType", to_raw(kind))];
         let params = object(&[&first[..], members].concat());
-        self.notify(names::UPDATE, params);
+        let line = jsonrpc::notification(names::UPDATE, &params);
+        self.served.to_client.push(line);
     }
 
     /// Sends a message about a tool in both forms.
@@ -419,7 +411,8 @@ impl EarlyClient {
         self.update(session, kind, members);
         let first = [("sessionId", to_raw(session))];
         let params = object(&[&first[..], members].concat());
-        self.notify(method, params);
+        let line = jsonrpc::notification(method, &params);
+        self.served.to_client.push(line);
     }
 
     fn notified(&mut self, method: &str, params: &RawValue) {
@@ -436,8 +429,8 @@ impl EarlyClient {
             return;
         };
         match &*changed.text("sessionUpdate").unwrap_or_default() {
-            kind::AGENT_MESSAGE_CHUNK => self.chunk(&session, update_type::RESPONSE, &changed),
-            kind::AGENT_THOUGHT_CHUNK => self.chunk(&session, update_type::THINKING, &changed),
+            kind::AGENT_MESSAGE_CHUNK => self.chunk(&session, "response", &changed),
+            kind::AGENT_THOUGHT_CHUNK => self.chunk(&session, "thinking", &changed),
             kind::TOOL_CALL | kind::TOOL_CALL_UPDATE => self.tool(&session, &changed),
             other => tracing::debug!(
                 kind = other,
@@ -458,7 +451,7 @@ impl EarlyClient {
                 to_raw(&format!("[{kind}]({uri})"))
             }
         };
-        if kind == update_type::RESPONSE
+        if kind == "response"
             && let Some(turn) = self.turns.get_mut(session)
         {
             turn.add_text(&text);
@@ -488,7 +481,7 @@ impl EarlyClient {
                 ("kind", to_raw(&tool.kind)),
             ];
             members.extend(input.map(|input| ("input", input.to_owned())));
-            self.about_tool(session, update_type::TOOL_CALL, names::TOOL_CALL, &members);
+            self.about_tool(session, "tool_call", names::TOOL_CALL, &members);
         }
         if !has_ended {
             if let Some(turn) = self.turns.get_mut(session)
@@ -509,12 +502,7 @@ impl EarlyClient {
             ("content", content),
             ("isError", to_raw(&(status.as_deref() == Some("failed")))),
         ];
-        self.about_tool(
-            session,
-            update_type::TOOL_RESULT,
-            names::TOOL_RESULT,
-            &members,
-        );
+        self.about_tool(session, "tool_result", names::TOOL_RESULT, &members);
     }
 }
 

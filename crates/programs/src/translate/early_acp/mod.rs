@@ -7,4 +7,4 @@ mod client;
 mod names;
 
 pub(super) use agent::EarlyAgent;
-pub use client::early_client;
+pub(super) use client::EarlyClient;

@@ -11,7 +11,6 @@ const TOTAL: usize = 4 << 20;
 pub(super) const PERMISSIONS: usize = 2 << 20;
 /// Tool calls without a result: ids, names, and the members of inputs that the results need.
 pub(super) const TOOLS: usize = 1 << 20;
-/// Ids of subagents.
 pub(super) const SUBAGENTS: usize = 128 << 10;
 /// Ids and text blocks of messages that are being streamed.
 pub(super) const STREAMED: usize = 256 << 10;

@@ -12,9 +12,8 @@ use super::tool::{
 };
 use super::translator::Translator;
 use super::turn::total_tokens;
-use crate::translate::budget::cut;
 use crate::translate::message::{
-    LineError, Object, ToolUpdate, chunk, missing, notification, update,
+    LineError, Object, ToolUpdate, chunk, cut, missing, notification, update,
 };
 use wire::acp::{object, to_raw, update as kind};
 
@@ -50,7 +49,6 @@ impl Translator {
         self.out.push(update(session, &announced));
     }
 
-    /// Translates an event of the model API (partial messages).
     pub(super) fn stream_event(&mut self, line: &Object<'_>) -> Result<(), LineError> {
         let event = line.required_object("event")?;
         let name = event.required_text("type")?;
@@ -188,7 +186,7 @@ impl Translator {
         let input: Value = serde_json::from_str(input).unwrap_or_default();
         let begun = self.conversation.tools.get(&id).is_some();
         let session = self.lane_session(parent).to_owned();
-        if let Some(plan) = todo_plan(&name, &input).filter(|_| complete) {
+        if complete && let Some(plan) = todo_plan(&name, &input) {
             self.out.push(update(&session, &plan));
         }
         if !is_plan_tool(&name) {
@@ -205,7 +203,7 @@ impl Translator {
                 status: (!begun).then_some("pending"),
                 content: Some(Cow::Owned(to_raw(&info.content))),
                 locations: info.locations,
-                raw_input: block.get("input").filter(|_| complete),
+                raw_input: if complete { block.get("input") } else { None },
                 raw_output: None,
                 meta: (!begun).then(|| tool_meta(&name)),
             };

@@ -5,13 +5,11 @@ use serde_json::{Value, json};
 
 use super::bounds::MAX_ERROR;
 use super::permission::{Asked, NO_SPACE, rejection};
-use super::set_up::SetUp;
 use super::tool::{OpenTool, describe, tool_meta};
-use super::translator::{Purpose, Translator, control_response};
+use super::translator::{Purpose, SetUp, Translator, control_response};
 use super::turn::errors;
-use crate::translate::budget::cut;
 use crate::translate::message::{
-    LineError, Object, chunk, internal, notification, response, update,
+    LineError, Object, chunk, cut, internal, notification, response, update,
 };
 use crate::translate::protocol::Output;
 use wire::acp::{AcpVersion, error_code, method, object, to_raw, update as kind};
@@ -75,7 +73,7 @@ impl Translator {
                 self.out.push(response(call, Ok(to_raw(&json!({})))));
             }
             (Purpose::Model(call, value), None) => {
-                self.settings.set_model(&value);
+                self.settings.model = Some(value);
                 let options = json!({ "configOptions": self.settings.options() });
                 self.out.push(response(call, Ok(to_raw(&options))));
             }

@@ -4,14 +4,13 @@
 //! the CLI with `initialize`, so that a CLI that does not start fails this request. A request for another session than the
 //! expected one starts it again.
 //!
-//! Reading order: [`translator`] (the state of one process, and messages of the client), [`incoming`] (lines of the CLI) with
-//! [`turn`], [`conversation`] with [`streamed`] and [`tool`], [`set_up`], [`permission`], [`settings`]. [`bounds`] has the limits of the state.
+//! Reading order: [`translator`] (the state of one process, its set-up, and messages of the client), [`incoming`] (lines of the CLI) with
+//! [`turn`], [`conversation`] with [`streamed`] and [`tool`], [`permission`], [`settings`]. [`bounds`] has the limits of the state.
 
 mod bounds;
 mod conversation;
 mod incoming;
 mod permission;
-mod set_up;
 mod settings;
 mod streamed;
 mod tool;
@@ -23,11 +22,10 @@ use std::path::{Path, PathBuf};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use self::set_up::StartedSession;
-use self::translator::Translator;
-use super::input::MAX_DEPTH;
+use self::translator::{StartedSession, Translator};
 use super::message::{LineError, internal, invalid_params, invalid_request, response};
-use super::protocol::{AgentProtocol, Launch, Outgoing, Output};
+use super::protocol::{AgentProtocol, Launch, Output};
+use crate::stdio::MAX_DEPTH;
 use base::types::random_uuid;
 use wire::acp::{self, RawObject, error_code, method};
 use wire::jsonrpc::{CallId, Message, RpcError};
@@ -81,14 +79,6 @@ struct Request {
 }
 
 impl Request {
-    fn outgoing(&self) -> Outgoing<'_> {
-        Outgoing::Request {
-            id: self.id,
-            method: &self.method,
-            params: &self.params,
-        }
-    }
-
     fn is_initialize(&self) -> bool {
         &*self.method == method::INITIALIZE
     }
@@ -115,7 +105,6 @@ pub(super) struct StreamJson {
     process: Process,
     translator: Translator,
     waiting: Vec<Request>,
-    out: Vec<Output>,
 }
 
 impl StreamJson {
@@ -128,7 +117,6 @@ impl StreamJson {
             process: Process::None,
             translator: Translator::default(),
             waiting: Vec::new(),
-            out: Vec::new(),
         }
     }
 
@@ -136,11 +124,11 @@ impl StreamJson {
     fn expected_session(&mut self) -> StartedSession {
         if let Some(id) = self.resume.take() {
             match Uuid::try_parse(&id) {
-                Ok(id) => return restored_session(self.cwd.clone(), id),
+                Ok(id) => return session(self.cwd.clone(), Some(id)),
                 Err(_) => self.missing = Some((id.clone(), session_not_found(&id))),
             }
         }
-        new_session(self.cwd.clone())
+        session(self.cwd.clone(), None)
     }
 
     /// The session for which the CLI has to start before it receives the request. `None`: the running process serves it.
@@ -182,30 +170,35 @@ impl StreamJson {
             }
         }
         if is_new {
-            return Ok(Some(new_session(cwd)));
+            return Ok(Some(session(cwd, None)));
         }
         // The id becomes an argument of the command.
         let id = id.map_err(|_| session_not_found(&named))?;
-        Ok(Some(restored_session(cwd, id)))
+        Ok(Some(session(cwd, Some(id))))
     }
 
     fn start(&mut self, session: StartedSession, request: Request) {
-        self.out.push(Output::Launch(Launch {
+        let mut out = self.outputs();
+        out.push(Output::Launch(Launch {
             cwd: Some(session.cwd.clone()),
             arguments: arguments(&session),
         }));
-        self.translator = Translator::new(session);
-        self.translator.version = self.version.clone();
+        self.translator = Translator {
+            session,
+            version: self.version.clone(),
+            out,
+            ..Translator::default()
+        };
         self.process = Process::Starting(request);
     }
 
     fn respond(&mut self, request: &Request, outcome: Result<Box<RawValue>, RpcError>) {
-        self.out.push(response(request.id, outcome));
+        self.translator.out.push(response(request.id, outcome));
     }
 
-    fn encode(&mut self, message: &Outgoing<'_>) {
-        self.translator.encode(message);
-        self.out.append(&mut self.translator.out);
+    fn call(&mut self, request: &Request) {
+        self.translator
+            .call(request.id, &request.method, &request.params);
     }
 
     fn request(&mut self, request: Request) {
@@ -237,7 +230,7 @@ impl StreamJson {
         };
         match session {
             Ok(Some(session)) => self.start(session, request),
-            Ok(None) => self.encode(&request.outgoing()),
+            Ok(None) => self.call(&request),
             Err(error) => self.respond(&request, Err(error)),
         }
     }
@@ -253,12 +246,15 @@ impl StreamJson {
         match outcome {
             Ok(_) if !request.is_initialize() => {
                 self.process = Process::Running;
-                self.encode(&request.outgoing());
+                self.call(&request);
             }
-            Err(error) if is_missing(&error) && self.translator.session.restores => {
+            Err(error)
+                if error.code == error_code::RESOURCE_NOT_FOUND
+                    && self.translator.session.restores =>
+            {
                 if request.is_initialize() {
                     self.missing = Some((self.translator.session.id.clone(), error));
-                    return self.start(new_session(self.cwd.clone()), request);
+                    return self.start(session(self.cwd.clone(), None), request);
                 }
                 // The CLI ends.
                 self.process = Process::None;
@@ -275,7 +271,7 @@ impl StreamJson {
 
 impl AgentProtocol for StreamJson {
     fn outputs(&mut self) -> Vec<Output> {
-        std::mem::take(&mut self.out)
+        std::mem::take(&mut self.translator.out)
     }
 
     /// The CLI starts with `initialize`.
@@ -292,21 +288,25 @@ impl AgentProtocol for StreamJson {
         self.translator.version = self.version.clone();
     }
 
-    fn message(&mut self, message: &Outgoing<'_>) {
-        match *message {
-            Outgoing::Request { id, method, params } => self.request(Request {
-                id,
-                method: method.into(),
-                params: params.to_owned(),
-            }),
+    fn message(&mut self, message: Message) {
+        match message {
+            Message::Request { id, method, params } => {
+                if let Some(id) = CallId::parse(&id) {
+                    self.request(Request { id, method, params });
+                }
+            }
             // Before the start, no turn can be cancelled and no question is open.
-            Outgoing::Notification { .. } | Outgoing::Answer { .. } => self.encode(message),
+            Message::Notification { method, .. } if *method == *method::SESSION_CANCEL => {
+                self.translator.cancel();
+            }
+            Message::Notification { .. } => {}
+            Message::Response { id, outcome } => self.translator.answer(&id, outcome),
         }
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), LineError> {
         let done = self.translator.line(line, MAX_DEPTH);
-        for output in std::mem::take(&mut self.translator.out) {
+        for output in self.outputs() {
             match (output, &self.process) {
                 (
                     Output::ToClient(Message::Response { id, outcome }),
@@ -317,7 +317,7 @@ impl AgentProtocol for StreamJson {
                         self.started(request, outcome);
                     }
                 }
-                (output, _) => self.out.push(output),
+                (output, _) => self.translator.out.push(output),
             }
         }
         done
@@ -325,11 +325,8 @@ impl AgentProtocol for StreamJson {
 
     fn launched(&mut self) {
         if let Process::Starting(request) = &self.process {
-            self.encode(&Outgoing::Request {
-                id: request.id,
-                method: method::INITIALIZE,
-                params: RawValue::NULL,
-            });
+            self.translator
+                .call(request.id, method::INITIALIZE, RawValue::NULL);
         }
     }
 
@@ -346,25 +343,13 @@ impl AgentProtocol for StreamJson {
     }
 }
 
-fn new_session(cwd: PathBuf) -> StartedSession {
+/// The session that a process starts with: the restored one, or a new one with a random id.
+fn session(cwd: PathBuf, restored: Option<Uuid>) -> StartedSession {
     StartedSession {
-        id: random_uuid().to_string(),
+        id: restored.unwrap_or_else(random_uuid).to_string(),
         cwd,
-        restores: false,
+        restores: restored.is_some(),
     }
-}
-
-fn restored_session(cwd: PathBuf, id: Uuid) -> StartedSession {
-    StartedSession {
-        id: id.to_string(),
-        cwd,
-        restores: true,
-    }
-}
-
-/// Whether the error is that of a session that the CLI does not find.
-fn is_missing(error: &RpcError) -> bool {
-    error.code == error_code::RESOURCE_NOT_FOUND
 }
 
 fn session_not_found(id: &str) -> RpcError {

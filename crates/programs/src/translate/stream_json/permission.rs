@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::bounds;
 use super::tool::EXIT_PLAN_MODE;
-use crate::translate::budget::Budget;
-use crate::translate::message::{LineError, Object};
+use crate::translate::message::{Budget, LineError, Object};
 use wire::acp::{RawObject, to_raw};
 
 /// The maximum number of open requests. The translation answers further ones itself, so that the CLI does not wait.
@@ -363,7 +362,8 @@ mod tests {
 
     #[test]
     fn size_of_open_requests_is_bounded() {
-        let (mut open, quarter) = (Permissions::default(), bounds::PERMISSIONS / 4);
+        let mut open = Permissions::default();
+        let quarter = bounds::PERMISSIONS / 4;
         assert!(!open.open(&raw("0"), Some(large(bounds::PERMISSIONS))));
         let id = format!("\"{}\"", "i".repeat(bounds::PERMISSIONS));
         assert!(!open.open(&raw(&id), None));

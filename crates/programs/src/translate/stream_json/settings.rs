@@ -6,8 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::bounds::{self, MAX_NAME};
-use crate::translate::budget::Budget;
-use crate::translate::message::{LineError, Object};
+use crate::translate::message::{Budget, LineError, Object};
 
 const MAX_LISTED: usize = 512;
 pub(super) const MODEL: &str = "model";
@@ -37,8 +36,7 @@ const MODES: [(&str, &str, &str); 6] = [
 #[derive(Debug)]
 pub(super) struct Settings {
     mode: String,
-    /// The value of the selected model.
-    model: Option<String>,
+    pub(super) model: Option<String>,
     models: Vec<Model>,
     commands: Vec<Value>,
     has_auto_mode: bool,
@@ -132,10 +130,6 @@ impl Settings {
         self.models.iter().any(|model| model.value == value)
     }
 
-    pub(super) fn set_model(&mut self, value: &str) {
-        self.model = Some(value.to_owned());
-    }
-
     /// Sets the mode. Returns the update if it has changed. A mode with a long id is ignored.
     pub(super) fn set_mode(&mut self, mode: &str) -> Option<Value> {
         if self.mode == mode || mode.len() > MAX_NAME {
@@ -158,7 +152,6 @@ impl Settings {
     }
 }
 
-/// The id and the value of `session/set_config_option`.
 pub(super) fn selected_option(params: &RawValue) -> Option<(String, String)> {
     let params = Object::parse("params", params).ok()?;
     Some((

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::bounds::{self};
-use crate::translate::budget::Budget;
+use crate::translate::message::Budget;
 use wire::acp::{to_raw, update as kind};
 
 /// The maximum number of subagents. The messages of further ones belong to the session itself.
@@ -84,7 +84,6 @@ struct Block {
     kind: TextKind,
     /// The size of the delivered text, decoded.
     bytes: usize,
-    /// The whole message has arrived.
     complete: bool,
 }
 
@@ -182,7 +181,6 @@ impl Streamed {
     }
 }
 
-/// The size of the decoded string.
 fn decoded_len(text: &RawValue) -> usize {
     let literal = text.get();
     if !literal.contains('\\') {
@@ -208,7 +206,8 @@ mod subagents_tests {
         for id in 0..2 * MAX_SUBAGENTS {
             assert_eq!(subagents.add(&id.to_string()), id < MAX_SUBAGENTS);
         }
-        let (mut subagents, half) = (Subagents::default(), bounds::SUBAGENTS / 2);
+        let mut subagents = Subagents::default();
+        let half = bounds::SUBAGENTS / 2;
         assert!(!subagents.add(&"x".repeat(bounds::SUBAGENTS + 1)));
         let added = ["a", "b", "c"].map(|id| subagents.add(&id.repeat(half)));
         assert_eq!(added, [true, true, false]);
@@ -329,7 +328,7 @@ mod streamed_tests {
         assert_eq!(
             streamed.lanes.len(),
             2,
-            "the former message of the lane is forgotten"
+            "the previous message of the lane is forgotten"
         );
         streamed.begin_block(Some("8"), 0, TextKind::Message);
         assert_eq!(

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::StartedSession;
 use super::translator::Translator;
-use crate::translate::protocol::{Outgoing, Output};
+use crate::translate::protocol::Output;
 use wire::acp::to_raw;
 use wire::jsonrpc::{CallId, Message, PendingTables};
 
@@ -36,15 +36,18 @@ impl Fixture {
             restores: false,
         };
         Self {
-            translator: Translator::new(session),
+            translator: Translator {
+                session,
+                ..Translator::default()
+            },
             tables: PendingTables::default(),
             ids: HashMap::new(),
             messages: Vec::new(),
         }
     }
 
-    fn encode(&mut self, message: &Outgoing<'_>) -> Vec<Value> {
-        self.translator.encode(message);
+    /// The lines for the CLI since the last call.
+    fn sent(&mut self) -> Vec<Value> {
         let mut sent = Vec::new();
         for output in std::mem::take(&mut self.translator.out) {
             match output {
@@ -62,13 +65,8 @@ impl Fixture {
     /// Sends a request to the agent. Returns its id, and the lines for the CLI.
     fn call(&mut self, method: &str, params: &Value) -> (CallId, Vec<Value>) {
         let id = self.tables.register_call();
-        let params = to_raw(params);
-        let lines = self.encode(&Outgoing::Request {
-            id,
-            method,
-            params: &params,
-        });
-        (id, lines)
+        self.translator.call(id, method, &to_raw(params));
+        (id, self.sent())
     }
 
     fn prompt(&mut self, text: &str) -> CallId {
@@ -82,20 +80,15 @@ impl Fixture {
     }
 
     fn cancel(&mut self) -> Vec<Value> {
-        let params = to_raw(&json!({ "sessionId": SESSION }));
-        self.encode(&Outgoing::Notification {
-            method: "session/cancel",
-            params: &params,
-        })
+        self.translator.cancel();
+        self.sent()
     }
 
     fn answer(&mut self, id: &str, option: &str) -> Vec<Value> {
         let id = RawValue::from_string(id.to_owned()).unwrap();
         let outcome = to_raw(&json!({ "outcome": { "outcome": "selected", "optionId": option } }));
-        self.encode(&Outgoing::Answer {
-            id: &id,
-            outcome: Ok(&outcome),
-        })
+        self.translator.answer(&id, Ok(outcome));
+        self.sent()
     }
 
     /// Receives a line of the CLI.

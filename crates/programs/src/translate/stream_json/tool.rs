@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::bounds::{self, MAX_SUBJECT, MAX_TASK_WORD, MAX_TASKS};
-use crate::translate::budget::{Budget, cut};
+use crate::translate::message::{Budget, cut};
 
 /// The tool that the CLI calls to ask the user for the end of its plan mode.
 pub(super) const EXIT_PLAN_MODE: &str = "ExitPlanMode";
@@ -353,8 +353,10 @@ pub(super) fn is_plan_tool(name: &str) -> bool {
 
 /// The plan that a call of `TodoWrite` writes.
 pub(super) fn todo_plan(name: &str, input: &Value) -> Option<Value> {
-    let todos = input["todos"].as_array().filter(|_| name == "TodoWrite")?;
-    let todos = todos.iter().take(MAX_TASKS);
+    if name != "TodoWrite" {
+        return None;
+    }
+    let todos = input["todos"].as_array()?.iter().take(MAX_TASKS);
     let entries = todos.filter_map(|todo| Some(entry(todo["content"].as_str()?, &todo["status"])));
     Some(plan(&entries.collect::<Vec<_>>()))
 }
@@ -624,7 +626,8 @@ mod plan_tests {
 
     #[test]
     fn sizes_of_ids_subjects_and_statuses_are_bounded() {
-        let (mut tasks, long) = (Tasks::default(), "ä".repeat(MAX_SUBJECT));
+        let mut tasks = Tasks::default();
+        let long = "ä".repeat(MAX_SUBJECT);
         let created = |id: &str| json!({ "task": { "id": id } });
         let subject = json!({ "subject": long });
         tasks

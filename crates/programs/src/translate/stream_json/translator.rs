@@ -1,13 +1,13 @@
 //! The state of the translation, and the messages of the client.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::bounds::{MAX_CONTROLS, MAX_NAME};
 use super::permission::{Answered, Permissions};
-use super::set_up::{SetUp, StartedSession, set_up_requests};
 use super::settings::{MODEL, Settings, selected_option};
 use super::streamed::{Streamed, Subagents};
 use super::tool::{OpenTools, Tasks};
@@ -15,7 +15,7 @@ use super::turn::Turn;
 use crate::translate::message::{
     LineError, Object, invalid_params, invalid_request, missing, response, text_block, update,
 };
-use crate::translate::protocol::{Outgoing, Output};
+use crate::translate::protocol::Output;
 use wire::acp::{self, RawObject, error_code, method, object, to_raw};
 use wire::jsonrpc::{self, CallId, RpcError};
 
@@ -26,7 +26,7 @@ pub(super) struct Translator {
     pub(super) version: Option<String>,
     pub(super) has_begun: bool,
     pub(super) set_up: Option<SetUp>,
-    last_control: u64,
+    pub(super) last_control: u64,
     pub(super) controls: HashMap<String, Purpose>,
     pub(super) permissions: Permissions,
     /// The running turn, with the call of its prompt.
@@ -49,40 +49,18 @@ pub(super) struct Conversation {
 type Step = Result<String, RpcError>;
 
 impl Translator {
-    pub(super) fn new(session: StartedSession) -> Self {
-        Self {
-            session,
-            ..Self::default()
-        }
-    }
-
     pub(super) fn session_id(&self) -> &str {
         &self.session.id
     }
 
-    pub(super) fn encode(&mut self, message: &Outgoing<'_>) {
-        let lines = match *message {
-            Outgoing::Request { id, method, params } => {
-                let step = match method {
-                    method::SESSION_NEW => self.begin(id, true, params),
-                    method::SESSION_RESUME => self.begin(id, false, params),
-                    _ => self.request(id, method, params),
-                };
-                match step {
-                    Ok(lines) => lines,
-                    Err(error) => {
-                        self.out.push(response(id, Err(error)));
-                        return;
-                    }
-                }
-            }
-            Outgoing::Notification {
-                method: method::SESSION_CANCEL,
-                ..
-            } => self.interrupt(),
-            Outgoing::Notification { .. } => return,
-            Outgoing::Answer { id, outcome } => self.answer(id, outcome),
-        };
+    pub(super) fn call(&mut self, id: CallId, method: &str, params: &RawValue) {
+        match self.request(id, method, params) {
+            Ok(lines) => self.send(lines),
+            Err(error) => self.out.push(response(id, Err(error))),
+        }
+    }
+
+    fn send(&mut self, lines: String) {
         if !lines.is_empty() {
             self.out.push(Output::ToAgent(lines.into()));
         }
@@ -94,6 +72,8 @@ impl Translator {
                 Purpose::Initialize(id),
                 &json!({ "subtype": "initialize", "hooks": null }),
             ),
+            method::SESSION_NEW => self.begin(id, true, params),
+            method::SESSION_RESUME => self.begin(id, false, params),
             method::SESSION_PROMPT => self.prompt(id, params),
             method::SESSION_SET_MODE => self.select_mode(id, params),
             method::SESSION_SET_CONFIG_OPTION => self.select_option(id, params),
@@ -172,15 +152,15 @@ impl Translator {
         Ok(format!("{line}\n"))
     }
 
-    fn interrupt(&mut self) -> String {
+    pub(super) fn cancel(&mut self) {
         let Some((_, turn)) = &mut self.turn else {
-            return String::new();
+            return;
         };
         turn.cancelled = true;
         // The CLI withdraws its open requests, so it does not expect their answers.
         self.permissions.clear();
-        self.control(Purpose::Interrupt, &json!({ "subtype": "interrupt" }))
-            .unwrap_or_default()
+        let interrupt = self.control(Purpose::Interrupt, &json!({ "subtype": "interrupt" }));
+        self.send(interrupt.unwrap_or_default());
     }
 
     fn select_mode(&mut self, id: CallId, params: &RawValue) -> Step {
@@ -206,16 +186,81 @@ impl Translator {
         self.control(Purpose::Model(id, value), &request)
     }
 
-    /// Answers a control request of the CLI. Empty if the CLI has withdrawn the request.
-    fn answer(&mut self, id: &RawValue, outcome: Result<&RawValue, &RawValue>) -> String {
-        let (response, error) = match (self.permissions.answer(id, outcome.ok()), outcome) {
+    /// Answers a control request of the CLI, unless the CLI has withdrawn it.
+    pub(super) fn answer(&mut self, id: &RawValue, outcome: Result<Box<RawValue>, RpcError>) {
+        let answered = self.permissions.answer(id, outcome.as_deref().ok());
+        let (response, error) = match (answered, outcome) {
             (Answered::Permission(answer), _) => (Some(answer), None),
-            (Answered::Withdrawn, _) => return String::new(),
-            (Answered::Other, Ok(result)) => (Some(result.to_owned()), None),
-            (Answered::Other, Err(failed)) => (None, Some(jsonrpc::parse_error(failed).message)),
+            (Answered::Withdrawn, _) => return,
+            (Answered::Other, Ok(result)) => (Some(result), None),
+            (Answered::Other, Err(failed)) => (None, Some(failed.message)),
         };
-        control_response(id, response.as_deref(), error)
+        self.send(control_response(id, response.as_deref(), error));
     }
+}
+
+/// The session that the process was started for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StartedSession {
+    pub(super) id: String,
+    pub(super) cwd: PathBuf,
+    /// The process continues the session with this id.
+    pub(super) restores: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct SetUp {
+    pub(super) call: CallId,
+    pub(super) is_new: bool,
+    /// The number of answers that are missing.
+    pub(super) missing: usize,
+    pub(super) failed: Option<RpcError>,
+}
+
+/// The control requests that set up a session with these params: MCP servers, and further folders.
+fn set_up_requests(params: &RawValue) -> Result<Vec<Value>, LineError> {
+    let params = Object::parse("params", params)?;
+    let mut servers = Map::new();
+    for server in params.array("mcpServers").into_iter().flatten() {
+        let server = Object::parse("mcpServers", server)?;
+        let name = server.required_text("name")?.into_owned();
+        servers.insert(name, mcp_server(&server)?);
+    }
+    let directories = params.array("additionalDirectories").unwrap_or_default();
+    let mut requests = Vec::new();
+    if !servers.is_empty() {
+        requests.push(json!({ "subtype": "mcp_set_servers", "servers": servers }));
+    }
+    if !directories.is_empty() {
+        let permissions = json!({ "additionalDirectories": directories });
+        requests.push(
+            json!({ "subtype": "apply_flag_settings", "settings": { "permissions": permissions } }),
+        );
+    }
+    Ok(requests)
+}
+
+fn mcp_server(server: &Object<'_>) -> Result<Value, LineError> {
+    let pairs = |member| -> Result<Map<String, Value>, LineError> {
+        let pairs = server.array(member).into_iter().flatten();
+        let pair = |pair| {
+            let pair = Object::parse(member, pair)?;
+            Ok((
+                pair.required_text("name")?.into_owned(),
+                json!(pair.required_text("value")?),
+            ))
+        };
+        pairs.map(pair).collect()
+    };
+    Ok(match server.text("type").as_deref() {
+        Some(kind @ ("http" | "sse")) => {
+            json!({ "type": kind, "url": server.required_text("url")?, "headers": pairs("headers")? })
+        }
+        _ => json!({
+            "type": "stdio", "command": server.required_text("command")?,
+            "args": server.array("args").unwrap_or_default(), "env": pairs("env")?,
+        }),
+    })
 }
 
 pub(super) fn control_response(
@@ -410,5 +455,44 @@ mod tests {
                 "{prompt}"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod set_up_tests {
+    use super::*;
+
+    fn requests(params: &str) -> Result<Vec<Value>, LineError> {
+        set_up_requests(&RawValue::from_string(params.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn servers_and_folders_are_control_requests() {
+        let params = r#"{"cwd":"/w","additionalDirectories":["/x"],"mcpServers":[
+            {"name":"a","command":"/bin/a","args":["-x"],"env":[{"name":"K","value":"v"}]},
+            {"type":"http","name":"b","url":"https://b","headers":[{"name":"H","value":"v"}]}]}"#;
+        let servers = json!({
+            "a": { "type": "stdio", "command": "/bin/a", "args": ["-x"], "env": { "K": "v" } },
+            "b": { "type": "http", "url": "https://b", "headers": { "H": "v" } },
+        });
+        assert_eq!(
+            requests(params).unwrap(),
+            [
+                json!({ "subtype": "mcp_set_servers", "servers": servers }),
+                json!({ "subtype": "apply_flag_settings", "settings": { "permissions": { "additionalDirectories": ["/x"] } } }),
+            ]
+        );
+        assert!(
+            requests(r#"{"cwd":"/w","mcpServers":[]}"#)
+                .unwrap()
+                .is_empty()
+        );
+        assert_eq!(
+            requests(r#"{"mcpServers":[{"name":"a"}]}"#),
+            Err(LineError::Member {
+                object: "mcpServers",
+                member: "command"
+            })
+        );
     }
 }

@@ -16,14 +16,11 @@ const DEFAULT_WINDOW: u64 = 200_000;
 pub(super) struct Turn {
     pub(super) cancelled: bool,
     pub(super) has_text: bool,
-    /// The kind of the last error of the model API.
     pub(super) api_error: Option<String>,
-    /// The tokens of the last request to the model.
     pub(super) context_tokens: Option<u64>,
 }
 
 impl Turn {
-    /// The response to the prompt.
     pub(super) fn outcome(&self, result: &Object<'_>) -> Result<Box<RawValue>, RpcError> {
         let reason = self.stop_reason(result)?;
         Ok(to_raw(
@@ -73,7 +70,6 @@ impl Turn {
         }
     }
 
-    /// The update with the size of the context and the cost.
     pub(super) fn usage_update(&self, result: &Object<'_>) -> Option<Value> {
         let used = self.context_tokens?;
         let models = result.object("modelUsage").map(|models| models.objects());

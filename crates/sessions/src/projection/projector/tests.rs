@@ -146,11 +146,9 @@ fn whole_message_is_shown_unless_its_chunks_were() {
             r#"{{"sessionUpdate":"agent_message","messageId":"{id}","content":{content}}}"#
         ))
     };
-    let (chunk, same, other) = (
-        chunk("agent_message_chunk", "a", "part"),
-        whole("a"),
-        whole("b"),
-    );
+    let chunk = chunk("agent_message_chunk", "a", "part");
+    let same = whole("a");
+    let other = whole("b");
     let call = update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","status":"completed"}"#);
     let events = [&chunk, &call, &same, &other].map(|members| ("session.update", &**members));
     let texts: Vec<String> = steps(&events)
@@ -171,10 +169,8 @@ fn calls_and_requests_end_with_the_turn() {
         r#"{},"late":true"#,
         chunk("agent_message_chunk", "a", "late")
     );
-    let (completed, failed) = (
-        r#""stopReason":"end_turn","result":{}"#,
-        r#""problem":{"code":"interrupted"}"#,
-    );
+    let completed = r#""stopReason":"end_turn","result":{}"#;
+    let failed = r#""problem":{"code":"interrupted"}"#;
     let events = [
         ("session.update", &*call),
         ("request.created", &*request),

@@ -4,10 +4,10 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Actor, send_reply};
-use crate::session::client_calls::{CallRules, CallTarget, PendingCall};
+use crate::session::binding::client_calls::{PendingCall, check_call, encode_call};
+use crate::session::binding::setup::session_setup;
 use crate::session::command::{ClientCall, Reply};
 use crate::session::error::{CallError, InputError, NotFound, ProcessError, SessionError};
-use crate::session::process_link::agent_failure;
 use agents::agent::{AgentExit, AgentFailure};
 use base::types::Principal;
 use events::event::{EncodedEvent, SessionChanged};
@@ -29,7 +29,7 @@ impl Actor {
             return send_reply(reply, Err(error));
         }
         let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
-        self.client_calls.enqueue(PendingCall {
+        self.binding.calls.enqueue(PendingCall {
             by,
             call,
             trace,
@@ -50,14 +50,14 @@ impl Actor {
     /// Checks that do not need a process.
     fn check_call(&self, call: &ClientCall) -> Result<(), CallError> {
         let entry = self.client_rules();
-        let rules = CallRules {
-            session: self.journal.session(),
-            spec: &entry,
-            modes: self.mode_policy(&entry),
-            accepts_models: self.journal.record().models,
-            running: self.turns.running(),
-        };
-        rules.check(call)?;
+        check_call(
+            call,
+            self.journal.session(),
+            &entry,
+            &self.journal.mode_policy(&entry),
+            self.journal.record().models,
+            self.turns.running(),
+        )?;
         match call {
             ClientCall::Cancel(part) => self.check_cancellable(part),
             _ => Ok(()),
@@ -65,10 +65,11 @@ impl Actor {
     }
 
     fn check_cancellable(&self, part: &CancelTarget) -> Result<(), CallError> {
-        let has_targets = match self.link.process() {
+        let has_targets = match self.binding.process() {
             Some(process) => process.version().has_cancel_targets(),
             None => {
-                AcpVersion::from_number(self.link.spec().settings.protocol) == Some(AcpVersion::V2)
+                AcpVersion::from_number(self.binding.spec().settings.protocol)
+                    == Some(AcpVersion::V2)
             }
         };
         if !has_targets {
@@ -86,10 +87,10 @@ impl Actor {
 
     /// Sends the calls that waited for a process. A process that is being stopped gets none.
     pub(super) fn send_queued_calls(&mut self) {
-        if !self.attachment.is_attached() || self.turns.is_stopping_process() {
+        if !self.binding.is_attached() || self.turns.is_stopping_process() {
             return;
         }
-        for call in self.client_calls.take_queued() {
+        for call in self.binding.calls.take_queued() {
             self.send_call(call);
         }
     }
@@ -98,16 +99,17 @@ impl Actor {
         let sent = self.encode_call(&call).and_then(|(method, params)| {
             let sent = match &call.call {
                 ClientCall::Rpc { notify: true, .. } => {
-                    self.link.notify(&method, &params).then_some(None)
+                    self.binding.notify(&method, &params).then_some(None)
                 }
-                _ => self.link.call(&method, &params).map(Some),
+                _ => self.binding.call(&method, &params).map(Some),
             };
             Ok(sent
                 .ok_or_else(|| ProcessError::Agent(AgentFailure::Exited(AgentExit::default())))?)
         });
         match sent {
             Ok(Some(id)) => self
-                .client_calls
+                .binding
+                .calls
                 .sent(id, call, &self.context.limits, Instant::now()),
             // A notification has no response.
             Ok(None) => send_reply(
@@ -121,7 +123,7 @@ impl Actor {
     /// Checks a mode or an option against the lists of the attached agent: those of an earlier process can be outdated.
     fn check_is_offered(&self, call: &ClientCall) -> Result<(), InputError> {
         let entry = self.client_rules();
-        let policy = self.mode_policy(&entry);
+        let policy = self.journal.mode_policy(&entry);
         match call {
             ClientCall::Mode(mode) => policy
                 .check_mode_is_offered(mode)
@@ -133,7 +135,7 @@ impl Actor {
                 policy
                     .check_option_is_offered(option, &value)
                     .map_err(|error| {
-                        // The path of the request has the id of the option.
+                        // The path of the request contains the id of the option.
                         let pointer = if error.is_option() {
                             "option"
                         } else {
@@ -150,35 +152,33 @@ impl Actor {
         self.check_call(&call.call)?;
         self.check_is_offered(&call.call)?;
         let (Some(initialized), Some(id)) = (
-            self.link.initialized(),
+            self.binding.initialized(),
             self.journal.record().agent_session_id.as_deref(),
         ) else {
             tracing::error!(session = %self.journal.session(), "a call of a client began without an attached agent session");
             return Err(SessionError::Internal.into());
         };
-        let servers = self.mcp_servers();
-        let target = CallTarget {
+        let servers = self.binding.mcp_servers(self.journal.record());
+        encode_call(
+            &call.call,
             id,
-            version: self.link.version(),
-            capabilities: &initialized.capabilities,
-            config_options: self.journal.fold().config_options.as_deref(),
-            setup: self.setup(&servers),
-        };
-        target.encode(&call.call, call.trace.as_ref())
+            self.binding.version(),
+            &initialized.capabilities,
+            self.journal.fold().config_options.as_deref(),
+            session_setup(self.journal.record(), &servers),
+            call.trace.as_ref(),
+        )
     }
 
     pub(super) fn call_answered(&mut self, id: CallId, outcome: Result<Box<RawValue>, RpcError>) {
-        let Some(call) = self.client_calls.answered(id) else {
+        let Some(call) = self.binding.calls.answered(id) else {
             return;
         };
-        self.attachment.touch(Instant::now());
+        self.binding.touch(Instant::now());
         match outcome {
             Ok(result) => self.call_succeeded(call, &result),
             Err(error) => {
-                let Some(lease) = self.link.lease() else {
-                    return;
-                };
-                let failure = agent_failure(error, lease);
+                let failure = self.binding.agent_failure(error);
                 self.call_failed(call, &failure.into());
             }
         }
@@ -194,7 +194,7 @@ impl Actor {
             ..SessionChanged::default()
         };
         match &call.call {
-            ClientCall::Mode(mode) if self.link.version().has_modes() => {
+            ClientCall::Mode(mode) if self.binding.version().has_modes() => {
                 event.current_mode_id = Some(mode);
             }
             ClientCall::Mode(_) | ClientCall::Config { .. } => {
@@ -236,7 +236,7 @@ impl Actor {
     /// Handles a new fork. It exists in this process, so it is closed here before another process loads it.
     fn fork_created(&mut self, call: PendingCall, result: &RawValue) {
         if let (Some(lease), Ok(forked)) = (
-            self.link.lease(),
+            self.binding.lease(),
             acp::parse::<acp::NewSessionResult<'_>>(result),
         ) {
             lease.record_session(&forked.session_id);
@@ -251,7 +251,7 @@ impl Actor {
             self.journal.save_record();
         }
         if self
-            .link
+            .binding
             .initialized()
             .is_some_and(|known| known.capabilities.session.close)
         {
@@ -277,12 +277,12 @@ impl Actor {
     }
 
     pub(super) fn check_call_deadlines(&mut self, now: Instant) {
-        while let Some((id, call)) = self.client_calls.expire_sent(now) {
-            self.link.cancel_call(id);
-            let timeout = self.link.timeout(call.call.method());
+        while let Some((id, call)) = self.binding.calls.expire_sent(now) {
+            self.binding.cancel_call(id);
+            let timeout = self.binding.timeout(call.call.method());
             self.call_failed(call, &timeout);
         }
-        if self.attachment.waits_for_process() && self.client_calls.is_wait_overdue(now) {
+        if self.binding.waits_for_process() && self.binding.calls.is_wait_overdue(now) {
             self.expire_waits(now);
         }
     }
@@ -292,13 +292,14 @@ impl Actor {
         if self
             .context
             .pool
-            .is_starting(&self.journal.record().agent, &self.link.owner().tenant)
+            .is_starting(&self.journal.record().agent, &self.binding.owner().tenant)
         {
             return self
-                .client_calls
+                .binding
+                .calls
                 .extend_waits(now, self.context.limits.settings_queue_timeout);
         }
-        let waiters = self.client_calls.expire_waits(now);
+        let waiters = self.binding.calls.expire_waits(now);
         self.reject(waiters, &ProcessError::Busy);
         self.drop_pending_lease();
     }

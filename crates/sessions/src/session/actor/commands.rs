@@ -5,13 +5,10 @@ use tokio::time::Instant;
 use super::{Actor, Command, send_reply};
 use crate::session::error::{DeleteError, PatchError, PreconditionFailed, ProcessError};
 use crate::session::requests::EndedBy;
-use crate::session::stored::agent_spec;
-use crate::session::turns::TurnEnd;
-use crate::session::upstream_delete;
+use crate::session::turns::Completion;
 use crate::session::validation::check_metadata;
-use agents::pool::Disposition;
-use base::types::{CancelCause, Principal, SessionState};
-use events::api::{Session, SessionPatch};
+use base::types::Principal;
+use events::api::{CancelCause, Session, SessionPatch, SessionState};
 use events::event::{DetachedReason, EncodedEvent, SessionChanged, SessionClosed};
 use wire::acp::TraceContext;
 
@@ -20,9 +17,9 @@ impl Actor {
         if self.journal.is_erased() {
             return;
         }
-        self.lifecycle.last_command_at = Instant::now();
-        self.link
-            .refresh_spec(|| agent_spec(&self.context, self.journal.record()));
+        self.last_command_at = Instant::now();
+        self.binding
+            .refresh_spec(|| self.context.agent_spec(self.journal.record()));
         command(self);
     }
 
@@ -43,10 +40,10 @@ impl Actor {
         by: &Principal,
         patch: &SessionPatch,
         if_match: Option<&[String]>,
-    ) -> Result<(Session, u64), PatchError> {
+    ) -> Result<Session, PatchError> {
         self.check_revision(if_match)?;
         if patch.is_empty() {
-            return Ok(self.snapshot());
+            return Ok(self.snapshot().0);
         }
         let title = patch.title.as_ref().map(Option::as_deref);
         let mut event = SessionChanged {
@@ -64,25 +61,23 @@ impl Actor {
             self.journal.set_metadata(metadata);
         }
         self.journal.append_changed(event);
-        Ok(self.snapshot())
+        Ok(self.snapshot().0)
     }
 
     /// Closes the session and ends its work. The log remains readable, and `attach` reopens the session.
-    pub(crate) fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) -> u64 {
+    pub(crate) fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) {
         if self.journal.record().is_closed() {
-            return self.journal.appended();
+            return;
         }
         self.end_all(trace);
         let event = &SessionClosed { by: &by.id };
-        let mut seq = self.journal.append_with(None, event, |_, change| {
+        self.journal.append_with(None, event, |_, change| {
             change.record.state = SessionState::Closed;
         });
         if self.journal.record().attached {
             self.append_detached(DetachedReason::Closed);
-            seq = self.journal.appended();
             self.close_at_agent(false, trace);
         }
-        seq
     }
 
     /// Deletes the session: its log, its records and its own folder. The actor then stops.
@@ -98,44 +93,36 @@ impl Actor {
             self.journal.update(|record| record.attached = false);
             self.close_at_agent(true, trace.as_ref());
         } else {
-            upstream_delete::request_delete(
-                &self.context,
-                self.journal.record(),
-                self.link.owner(),
-                trace,
-            );
+            self.context
+                .delete_at_agent(self.journal.record(), self.binding.owner(), trace);
         }
         Ok(self.erase(&by.id))
     }
 
     pub(super) fn erase(&mut self, by: &str) -> u64 {
-        self.lifecycle.stopping = true;
+        self.stopping = true;
         self.journal.erase(by)
     }
 
     /// Ends the turn and all waiting work, without waiting for the agent.
     fn end_all(&mut self, trace: Option<&TraceContext>) {
         // Without a prompt id, the cancel cannot fail.
-        drop(self.cancel(None, CancelCause::Person, trace));
-        self.end_turn(TurnEnd::cancelled());
+        let _ = self.cancel(None, CancelCause::Person, trace);
+        self.end_turn(Ok(Completion::cancelled()));
         self.end_requests(EndedBy::Release);
         self.end_terminals();
-        self.link.drop_pending();
-        for attaching in self.client_calls.take_attaching() {
+        self.binding.drop_pending();
+        for attaching in self.binding.calls.take_attaching() {
             send_reply(attaching.reply, Err(ProcessError::Closed.into()));
         }
-        for call in self.client_calls.take_queued() {
+        for call in self.binding.calls.take_queued() {
             send_reply(call.reply, Err(ProcessError::Closed.into()));
         }
-        for (id, call) in self.client_calls.take_sent() {
-            self.link.cancel_call(id);
+        for (id, call) in self.binding.calls.take_sent() {
+            self.binding.cancel_call(id);
             self.call_failed(call, &ProcessError::Closed);
         }
-        if let Some(call) = self.attachment.open_call() {
-            self.link.cancel_call(call);
-            self.release(Disposition::Stop, &ProcessError::Closed);
-            self.attachment.detach();
-        }
-        self.release_live_guard();
+        self.abort_set_up();
+        self.binding.release_guard();
     }
 }

@@ -4,18 +4,17 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
-use crate::session::attachment::{CallPurpose, History, SessionOwner};
+use crate::session::binding::attachment::{CallPurpose, History, SessionOwner};
 use crate::session::record::OutputPosition;
 use agents::agent::{Batch, Inbound};
 use agents::pool::Disposition;
-use base::types::PromptId;
 use events::event::{AgentInvalidOutput, EncodedEvent, Extension, SessionUpdate};
 use wire::acp;
 use wire::jsonrpc::{CallId, RpcError};
 
 impl Actor {
     pub(super) fn handle_batch(&mut self, batch: Batch) {
-        let (Some(channel), Some(offset)) = (self.link.channel(), batch.offset) else {
+        let (Some(channel), Some(offset)) = (self.binding.channel(), batch.offset) else {
             return self.handle_messages(batch);
         };
         // A restart continues with the output behind the position, so both are one commit.
@@ -24,11 +23,12 @@ impl Actor {
         let seq = self
             .journal
             .end_group(group, OutputPosition { channel, offset });
-        self.link.acknowledge_after(seq, offset);
+        self.binding.acknowledge_after(seq, offset);
     }
 
     fn handle_messages(&mut self, mut batch: Batch) {
-        let (mut invalid_output, now) = (AgentInvalidOutput::default(), Instant::now());
+        let mut invalid_output = AgentInvalidOutput::default();
+        let now = Instant::now();
         self.turns.note_activity(now);
         let mut messages = std::mem::take(&mut batch.messages).into_iter();
         loop {
@@ -69,15 +69,14 @@ impl Actor {
     /// turn.
     fn append_chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
         // Otherwise each chunk may need other records, so the caller appends the chunks one by one.
-        let together = self.attachment.is_ready()
+        let together = self.binding.is_ready()
             && !self.journal.is_save_due()
-            && !self.client_calls.imports_history();
-        let own = self
-            .journal
-            .record()
-            .agent_session_id
-            .as_deref()
-            .filter(|_| together);
+            && !self.binding.calls.imports_history();
+        let own = if together {
+            self.journal.record().agent_session_id.as_deref()
+        } else {
+            None
+        };
         let is_chunk = |message: &&Inbound| match message {
             Inbound::Update(line) if line.chunk => {
                 own.is_some_and(|own| block[line.session_id.clone()] == *own.as_bytes())
@@ -111,7 +110,7 @@ impl Actor {
         let attached = self.journal.record().attached;
         match method {
             acp::method::SESSION_UPDATE => {
-                if let Some(params) = self.attachment.buffer_update(params, &self.context.limits) {
+                if let Some(params) = self.binding.buffer_update(params, &self.context.limits) {
                     self.handle_update(&params);
                 }
             }
@@ -125,36 +124,43 @@ impl Actor {
 
     pub(super) fn handle_update(&mut self, params: &RawValue) {
         let Ok(view) = acp::parse_update(params) else {
-            return self.update_discarded("discarded an update that cannot be parsed");
+            return self.binding.note_discarded(
+                self.journal.record(),
+                "discarded an update that cannot be parsed",
+            );
         };
         let subagent = match self.owner_of(&view.session_id) {
             SessionOwner::ThisSession => None,
             SessionOwner::Subagent => Some(&*view.session_id),
             SessionOwner::Unknown => {
-                return self.update_discarded("discarded an update of an unknown session");
+                return self.binding.note_discarded(
+                    self.journal.record(),
+                    "discarded an update of an unknown session",
+                );
             }
         };
-        if view.kind == acp::update::SUBAGENT && !self.attachment.announce_subagent(view.update) {
-            self.update_discarded("ignored a subagent; there are too many, or its id is too long");
+        if view.kind == acp::update::SUBAGENT && !self.binding.announce_subagent(view.update) {
+            self.binding.note_discarded(
+                self.journal.record(),
+                "ignored a subagent; there are too many, or its id is too long",
+            );
         }
-        let imports = self.client_calls.imports_history();
-        let history = self.attachment.classify_update(
-            &view.kind,
-            imports,
-            &self.context.limits,
-            Instant::now(),
-        );
+        let imports = self.binding.calls.imports_history();
+        let history =
+            self.binding
+                .classify_update(&view.kind, imports, &self.context.limits, Instant::now());
         if history == History::Known {
             return;
         }
         if imports {
-            self.begin_history();
+            self.binding.begin_history(&mut self.journal);
         }
         let entered = self.entered_mode(&view.kind, view.update);
-        let before = entered
-            .as_ref()
-            .filter(|_| subagent.is_none())
-            .and_then(|_| self.current_denied_mode());
+        let before = if entered.is_some() && subagent.is_none() {
+            self.current_denied_mode()
+        } else {
+            None
+        };
         let mut state_changed = false;
         if subagent.is_none() {
             self.journal
@@ -190,7 +196,7 @@ impl Actor {
     }
 
     fn owner_of(&self, id: &str) -> SessionOwner {
-        self.attachment
+        self.binding
             .owner_of(id, self.journal.record().agent_session_id.as_deref())
     }
 
@@ -200,24 +206,17 @@ impl Actor {
         (self.owner_of(&id) == SessionOwner::Subagent).then(|| id.into_owned())
     }
 
-    fn update_discarded(&mut self, reason: &str) {
-        if let Some(discarded) = self.lifecycle.discarded.increment() {
-            tracing::warn!(session = %self.journal.session(), discarded, "{reason}");
-        }
-    }
-
     fn append_extension(&mut self, method: &str, params: &RawValue) {
         let Some(own) = self.params_for_clients(params) else {
             return;
         };
-        let (prompt, subagent): (Option<PromptId>, _) =
-            (self.turns.sent(), self.subagent_of(params));
+        let subagent = self.subagent_of(params);
         let event = Extension {
             method,
             params: Some(&own),
             subagent: subagent.as_deref(),
         };
-        self.journal.append(prompt, &event);
+        self.journal.append(self.turns.sent(), &event);
     }
 
     /// The params with the gateway's session id. `None` if they name another session or cannot be parsed.
@@ -235,7 +234,7 @@ impl Actor {
         if self.turns.is_prompt(call) {
             return self.prompt_answered(outcome);
         }
-        match self.attachment.answered(call) {
+        match self.binding.answered(call) {
             Some(CallPurpose::SetUp(set_up)) => self.setup_answered(set_up, outcome),
             Some(CallPurpose::SignIn { load_error }) => self.sign_in_answered(load_error, outcome),
             Some(CallPurpose::Release { closes }) => {

@@ -1,29 +1,27 @@
-//! The actor of a session: one task that owns all state of the session. It waits in its event loop, and briefly for the
-//! exit status of a process.
+//! The actor of a session: one task that holds the three owners of the session's state. It waits in its event loop, and
+//! briefly for the exit status of a process.
 //!
-//! The actor passes each wakeup to the responsible owner. `turns` and `requests` append their events to the journal
-//! themselves. The actor connects them with the process: it sends to the agent and answers clients. A prompt or an answer
-//! reaches the agent only after its event is durable.
+//! The actor passes each wakeup to the responsible owner: `Turns`, `Binding` or `Requests`. The owners append their events to
+//! the journal themselves. Operations that concern several owners, such as the end of a turn or the release of a process, are
+//! methods of the actor. A prompt or an answer reaches the agent only after its event is durable.
 //!
 //! Reading order:
 //!
 //! - this file: the loop
 //! - `commands`, `inbound`: inputs of clients and of the agent, and the end of a session
-//! - `turn`, `queue`: prompts
-//! - `attach`, `release`: the process
+//! - `turn`: prompts and the queue
+//! - `process`: acquires and releases the process
 //! - `requests`: requests of the agent
 //! - `calls`: calls of clients
 //! - `modes`: modes that clients cannot select
 //! - `recovery`: the start from stored records, also with a process that outlived the previous gateway process
 
-mod attach;
 mod calls;
 mod commands;
 mod inbound;
 mod modes;
-mod queue;
+mod process;
 mod recovery;
-mod release;
 mod requests;
 mod turn;
 
@@ -34,28 +32,26 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::attachment::{Attachment, DiscardCounter};
-use super::client_calls::ClientCalls;
+use super::binding::{Binding, BindingEvent, or_never};
 use super::command::Reply;
 use super::context::Context;
 use super::error::{AdmitError, ProcessError, PromptError};
 use super::folders::has_session_in;
 use super::journal::Journal;
-use super::process_link::{LinkEvent, ProcessLink, or_never};
 use super::requests::Requests;
 use super::requests::work::Completion;
 use super::turns::{TurnClock, Turns};
-use agents::pool::{CrashBackoff, Holder, LeaseActivity};
-use base::shutdown::Shutdown;
-use base::types::ServedBy;
+use agents::pool::{CrashBackoff, Holder};
 use events::api::Session;
 use events::event::DetachedReason;
 use log::eventlog::{DiskSpace, SessionLog};
-use wire::acp::{ClientCapabilities, McpServer};
 use workspace::TerminalEvent;
 
+/// The number of bytes of a session that may wait for their commit. Beyond it, the session accepts no batches.
+const MAX_UNCOMMITTED_BYTES: usize = 1 << 20;
+
 /// How long an idle session with MCP servers of a client stays loaded. They are in memory only.
-const BROUGHT_SERVERS_TIMEOUT: Duration = Duration::from_hours(24);
+const CLIENT_SERVERS_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// A command of a client. It sends its own reply.
 pub(super) type Command = Box<dyn FnOnce(&mut Actor) + Send>;
@@ -75,25 +71,23 @@ pub(super) struct ActorEntry {
 pub(super) struct Actor {
     context: Context,
     pub(super) journal: Journal,
-    link: ProcessLink,
-    attachment: Attachment,
     turns: Turns,
+    binding: Binding,
     pub(super) requests: Requests,
-    client_calls: ClientCalls,
-    /// The MCP servers that clients bring for the session. They contain secrets.
-    brought_servers: Vec<McpServer>,
-    event_loop: EventLoop,
-    lifecycle: Lifecycle,
-}
-
-struct Lifecycle {
+    commands: mpsc::Receiver<Command>,
+    has_handles: bool,
+    commits: watch::Receiver<u64>,
+    disk_space: watch::Receiver<DiskSpace>,
+    /// Never closed, because the actor keeps a sender.
+    completions: mpsc::Receiver<Completion>,
+    /// Never closed, because the actor keeps a sender.
+    terminal_events: mpsc::Receiver<TerminalEvent>,
     last_command_at: Instant,
     /// When a drain cancels the running turn.
     drain_at: Option<Instant>,
     /// Whether the actor stops when it has no process.
     stopping: bool,
     crashes: CrashBackoff,
-    discarded: DiscardCounter,
 }
 
 impl Actor {
@@ -106,30 +100,19 @@ impl Actor {
         // Begin the prompts that are in the queue from an earlier actor.
         self.next_queued();
         loop {
-            let conditions = WakeConditions {
-                batches: !self.is_log_behind() && !self.pauses_output(),
-                commits: self.waits_for_commit(),
-                draining: self.lifecycle.drain_at.is_none(),
-                deadline: self.next_deadline(),
-            };
-            let wakeup = self
-                .event_loop
-                .next_wakeup(
-                    &mut self.link,
-                    self.requests.serving.presence_changed(),
-                    conditions,
-                )
-                .await;
-            if !conditions.batches {
+            // Whether to read output of the agent and its terminals. False while many bytes wait for a commit.
+            let reads_output = !self.is_log_behind() && !self.pauses_output();
+            let wakeup = self.next_wakeup(reads_output).await;
+            if !reads_output {
                 // The agent's output is not read now, so the idle time of the turn must not count.
                 self.turns.note_activity(Instant::now());
             }
             self.handle(wakeup).await;
             self.enforce_quota();
             self.flush();
-            if self.lifecycle.stopping
-                && !self.link.is_leased()
-                && !self.client_calls.is_attaching()
+            if self.stopping
+                && self.binding.process().is_none()
+                && !self.binding.calls.is_attaching()
             {
                 break;
             }
@@ -137,22 +120,42 @@ impl Actor {
         self.shut_down().await
     }
 
+    async fn next_wakeup(&mut self, reads_output: bool) -> Wakeup {
+        let waits_for_commit = self.waits_for_commit();
+        let deadline = self.next_deadline();
+        tokio::select! {
+            biased;
+            command = self.commands.recv(), if self.has_handles => Wakeup::Command(command),
+            () = self.context.shutdown.drain_started(), if self.drain_at.is_none() => Wakeup::Draining,
+            () = or_never(deadline.map(sleep_until)) => Wakeup::Deadline,
+            () = self.requests.serving.presence_changed() => Wakeup::Presence,
+            Ok(()) = self.commits.changed(), if waits_for_commit => Wakeup::StorageChanged,
+            Ok(()) = self.disk_space.changed() => Wakeup::StorageChanged,
+            Some(completion) = self.completions.recv() => Wakeup::Completion(completion),
+            event = self.binding.next_event(reads_output) => Wakeup::Binding(event),
+            // Terminals come after the agent, so that the agent can always stop a command that floods.
+            Some(event) = self.terminal_events.recv(), if reads_output => Wakeup::Terminal(event),
+        }
+    }
+
     async fn handle(&mut self, wakeup: Wakeup) {
         match wakeup {
             Wakeup::Command(Some(command)) => self.handle_command(command),
             // Every handle is dropped. Running work continues to its end.
             Wakeup::Command(None) => {
-                self.event_loop.has_handles = false;
-                self.lifecycle.stopping = true;
+                self.has_handles = false;
+                self.stopping = true;
             }
-            Wakeup::Link(LinkEvent::Leased(lease)) => self.leased(*lease),
-            Wakeup::Link(LinkEvent::Batch(Some(batch))) => {
+            Wakeup::Binding(BindingEvent::Leased(lease)) => self.leased(*lease),
+            Wakeup::Binding(BindingEvent::Batch(Some(batch))) => {
                 self.handle_batch(batch);
                 // Yield, so that an agent that floods does not occupy a thread that other sessions need.
                 tokio::task::yield_now().await;
             }
-            Wakeup::Link(LinkEvent::Batch(None)) => self.stdout_closed().await,
-            Wakeup::Link(LinkEvent::Recalled) => self.detach_if_idle(DetachedReason::Reclaimed),
+            Wakeup::Binding(BindingEvent::Batch(None)) => self.stdout_closed().await,
+            Wakeup::Binding(BindingEvent::Recalled) => {
+                self.detach_if_idle(DetachedReason::Reclaimed);
+            }
             Wakeup::StorageChanged => {}
             Wakeup::Completion(completion) => self.request_completed(completion),
             Wakeup::Terminal(event) => {
@@ -167,23 +170,24 @@ impl Actor {
     }
 
     async fn shut_down(mut self) -> Vec<Command> {
-        self.event_loop.commands.close();
+        self.commands.close();
         if !self.journal.is_erased() {
-            self.journal.store_quota(&self.context.bounds.quotas);
+            self.journal.store_quota(&self.context.quotas);
         }
         let mut unanswered = Vec::new();
-        while let Some(command) = self.event_loop.commands.recv().await {
+        while let Some(command) = self.commands.recv().await {
             unanswered.push(command);
         }
         // The next actor reads from the store, so everything that was appended must be committed.
-        drop(self.journal.log().wait(self.journal.appended()).await);
+        let _ = self.journal.log().wait(self.journal.appended()).await;
         if !self.journal.is_erased() {
             self.save_unsent().await;
             return unanswered;
         }
         let record = self.journal.record();
         if record.own_folder && !self.folder_in_use().await {
-            let (workspaces, id) = (self.context.workspaces.clone(), record.folder_id());
+            let workspaces = self.context.workspaces.clone();
+            let id = record.folder_id();
             let erased = self
                 .context
                 .shutdown
@@ -208,33 +212,33 @@ impl Actor {
 
     /// The snapshot, and the sequence number that must be committed before a client sees it.
     pub(super) fn snapshot(&self) -> (Session, u64) {
-        let session = self.journal.snapshot(self.requests.shown());
+        let rules = self.client_rules();
         let session = Session {
-            denied_modes: self.denied_modes(),
-            ..session
+            denied_modes: self.journal.mode_policy(&rules).offered(),
+            ..self.journal.snapshot(self.requests.shown())
         };
         (session, self.journal.appended())
     }
 
     pub(super) fn stderr(&self) -> String {
-        self.link
+        self.binding
             .process()
             .map(agents::agent::Process::stderr)
             .unwrap_or_default()
     }
 
     fn is_log_behind(&self) -> bool {
-        self.journal.log().pending_bytes() >= self.context.limits.max_uncommitted_bytes
+        self.journal.log().pending_bytes() >= MAX_UNCOMMITTED_BYTES
     }
 
     /// Whether to pause the agent's output because the disk is full: the remaining space is for the ends of
     /// turns. The output stays in the agent's pipe until there is space again or the turn is cancelled.
     fn pauses_output(&self) -> bool {
-        *self.event_loop.disk_space.borrow() != DiskSpace::Available && self.turns.produces_output()
+        *self.disk_space.borrow() != DiskSpace::Available && self.turns.produces_output()
     }
 
     fn waits_for_commit(&self) -> bool {
-        self.link.waits_for_commit()
+        self.binding.waits_for_commit()
             || self.requests.waits_for_commit()
             || self.turns.is_unsent()
             || self.is_log_behind()
@@ -242,24 +246,18 @@ impl Actor {
 
     /// Sends answers, calls and the prompt whose events are durable, and reports the activity to the pool.
     fn flush(&mut self) {
-        self.link.acknowledge(self.journal.log().committed());
+        self.binding.acknowledge(self.journal.log().committed());
         self.send_responses();
         self.send_queued_calls();
         self.start_prompt();
         self.send_prompt();
-        let activity = if self.attachment.is_releasing() {
-            LeaseActivity::Releasing
-        } else if self.attachment.is_attached() && !self.is_busy() {
-            LeaseActivity::Idle
-        } else {
-            LeaseActivity::Busy
-        };
-        self.link.report(activity);
+        let busy = self.is_busy();
+        self.binding.report_activity(busy);
     }
 
     fn report_holder(&self) {
         let turn = self.turns.running();
-        self.link.report_holder(Holder {
+        self.binding.report_holder(Holder {
             session: self.journal.session(),
             turn: turn.map(|prompt| (prompt, self.context.ids.now())),
         });
@@ -268,33 +266,20 @@ impl Actor {
     fn is_busy(&self) -> bool {
         self.turns.running().is_some()
             || self.requests.is_busy()
-            || self.client_calls.is_busy()
+            || self.binding.calls.is_busy()
             || self.turns.works_in_background()
     }
 
-    /// How long the session keeps an idle process. The time depends on whether the agent can restore the session.
-    /// `None`: the session needs the process now.
-    fn idle_timeout(&self) -> Option<std::time::Duration> {
-        if self.is_busy() {
-            return None;
-        }
-        let pool = &self.link.spec().settings.pool;
-        let restores = self
-            .link
-            .initialized()
-            .is_none_or(|known| known.capabilities.can_restore());
-        Some(if restores {
-            pool.idle_timeout
-        } else {
-            pool.no_load_idle_timeout
-        })
+    /// How long the session keeps an idle process. `None`: the session needs the process now.
+    fn idle_timeout(&self) -> Option<Duration> {
+        (!self.is_busy()).then(|| self.binding.idle_timeout())
     }
 
     fn turn_clock(&self) -> TurnClock {
         TurnClock {
-            idle_timeout: self.link.spec().settings.turn_idle_timeout,
+            idle_timeout: self.binding.spec().settings.turn_idle_timeout,
             agent_waits: self.requests.is_busy(),
-            drain_at: self.lifecycle.drain_at,
+            drain_at: self.drain_at,
         }
     }
 
@@ -302,11 +287,12 @@ impl Actor {
         let limits = &self.context.limits;
         [
             self.turns.deadline(limits, self.turn_clock()),
-            self.attachment.deadline(limits, self.idle_timeout()),
-            self.attachment.replay_deadline(),
+            self.binding.deadline(limits, self.idle_timeout()),
+            self.binding.replay_deadline(),
             self.requests.deadline(),
-            self.client_calls
-                .deadline(self.attachment.waits_for_process()),
+            self.binding
+                .calls
+                .deadline(self.binding.waits_for_process()),
             self.background_deadline(),
             self.turns.work_deadline(limits),
             self.terminal_deadline(),
@@ -323,10 +309,10 @@ impl Actor {
         self.check_turn_deadline(now);
         self.check_attach_deadline(now);
         let has_unread = self
-            .link
+            .binding
             .process()
             .is_some_and(agents::agent::Process::has_unread);
-        self.attachment
+        self.binding
             .check_replay(has_unread, &self.context.limits, now);
         self.expire_requests(now);
         self.check_call_deadlines(now);
@@ -336,15 +322,15 @@ impl Actor {
             self.next_queued();
         }
         if self.unload_at().is_some_and(|at| now >= at) {
-            self.lifecycle.stopping = true;
+            self.stopping = true;
         }
     }
 
     /// Begins the drain. A running turn has a limited time to end before it is cancelled. Prompts that were not
     /// sent stay in the queue until the gateway starts again.
     fn drain(&mut self) {
-        self.lifecycle.drain_at = Some(Instant::now() + self.context.limits.drain_timeout);
-        if self.link.former().is_some() {
+        self.drain_at = Some(Instant::now() + self.context.limits.drain_timeout);
+        if self.binding.has_previous() {
             // The next gateway process continues with the turn.
             return self.stop_for_drain();
         }
@@ -361,23 +347,24 @@ impl Actor {
     /// Whether the gateway drains. A command can arrive before the event loop has seen the start of the drain, for example at an
     /// actor that was loaded during the drain.
     fn is_draining(&self) -> bool {
-        self.lifecycle.drain_at.is_some() || self.context.shutdown.is_draining()
+        self.drain_at.is_some() || self.context.shutdown.is_draining()
     }
 
     fn unload_at(&self) -> Option<Instant> {
-        let idle = !self.journal.is_open() && self.attachment.is_detached();
-        // The back-off after crashes is stored in memory only, so the session stays loaded until the back-off ends.
-        let mut timeout = self.context.limits.session_idle_timeout;
-        if !self.brought_servers.is_empty() {
-            timeout = timeout.max(BROUGHT_SERVERS_TIMEOUT);
+        if self.journal.is_open() || !self.binding.is_detached() {
+            return None;
         }
-        let idle_until = self.lifecycle.last_command_at + timeout;
-        idle.then(|| {
-            self.lifecycle
-                .crashes
-                .backoff_until()
-                .map_or(idle_until, |until| until.max(idle_until))
-        })
+        let mut timeout = self.context.limits.session_idle_timeout;
+        if self.binding.has_client_servers() {
+            timeout = timeout.max(CLIENT_SERVERS_TIMEOUT);
+        }
+        // The back-off after crashes is stored in memory only, so the session stays loaded until the back-off ends.
+        let idle_until = self.last_command_at + timeout;
+        Some(
+            self.crashes
+                .not_before
+                .map_or(idle_until, |until| until.max(idle_until)),
+        )
     }
 
     /// Rejects operations that make an agent write while the hourly quota is exceeded.
@@ -394,9 +381,8 @@ impl Actor {
     fn check_turn(&mut self) -> Result<(), PromptError> {
         self.check_quota()?;
         let wait = self
-            .lifecycle
             .crashes
-            .breaker_open_for(Instant::now(), &self.context.limits);
+            .breaker_open_for(Instant::now(), self.context.pool.limits());
         wait.map_or(Ok(()), |retry_after| {
             Err(AdmitError::CrashLoop(retry_after).into())
         })
@@ -405,7 +391,7 @@ impl Actor {
     /// Stops the agent of a session that exceeds its quota, and fails the turn. This does not wait for a
     /// cancel, because the agent could keep writing meanwhile.
     fn enforce_quota(&mut self) {
-        if !self.link.is_leased() {
+        if self.binding.process().is_none() {
             return;
         }
         let Err(error) = self.check_quota() else {
@@ -414,20 +400,6 @@ impl Actor {
         tracing::warn!(session = %self.journal.session(), "a session exceeded its hourly write quota; stopping its agent");
         self.stop_process(&error);
         self.attach_failed(&error);
-    }
-
-    /// The servers of the agent's files and terminals: the settings of the agent, restricted by the policy of the client.
-    fn served_by(&self) -> (ServedBy, ServedBy) {
-        self.journal
-            .record()
-            .policy
-            .served_by(&self.link.spec().settings)
-    }
-
-    /// The capabilities that the gateway sends in `initialize`.
-    fn offered_capabilities(&self) -> ClientCapabilities {
-        let (files, terminals) = self.served_by();
-        ClientCapabilities::new(files, terminals)
     }
 }
 
@@ -438,7 +410,7 @@ pub(super) fn send_reply<T, E>(reply: Reply<T, E>, outcome: Result<T, E>) {
 enum Wakeup {
     /// `None`: every handle was dropped.
     Command(Option<Command>),
-    Link(LinkEvent),
+    Binding(BindingEvent),
     /// Events became durable, or the disk accepts commits again or no longer.
     StorageChanged,
     Completion(Completion),
@@ -447,49 +419,4 @@ enum Wakeup {
     /// A client that must answer a request has disconnected or returned.
     Presence,
     Draining,
-}
-
-struct EventLoop {
-    commands: mpsc::Receiver<Command>,
-    has_handles: bool,
-    commits: watch::Receiver<u64>,
-    disk_space: watch::Receiver<DiskSpace>,
-    /// Never closed, because the actor keeps a sender.
-    completions: mpsc::Receiver<Completion>,
-    /// Never closed, because the actor keeps a sender.
-    terminal_events: mpsc::Receiver<TerminalEvent>,
-    shutdown: Shutdown,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct WakeConditions {
-    /// Whether to read output of the agent and its terminals. False while many bytes wait for a commit.
-    batches: bool,
-    /// Whether to wake on commits. True only while something waits for a commit.
-    commits: bool,
-    draining: bool,
-    deadline: Option<Instant>,
-}
-
-impl EventLoop {
-    async fn next_wakeup(
-        &mut self,
-        link: &mut ProcessLink,
-        presence: impl Future<Output = ()>,
-        conditions: WakeConditions,
-    ) -> Wakeup {
-        tokio::select! {
-            biased;
-            command = self.commands.recv(), if self.has_handles => Wakeup::Command(command),
-            () = self.shutdown.drain_started(), if conditions.draining => Wakeup::Draining,
-            () = or_never(conditions.deadline.map(sleep_until)) => Wakeup::Deadline,
-            () = presence => Wakeup::Presence,
-            Ok(()) = self.commits.changed(), if conditions.commits => Wakeup::StorageChanged,
-            Ok(()) = self.disk_space.changed() => Wakeup::StorageChanged,
-            Some(completion) = self.completions.recv() => Wakeup::Completion(completion),
-            event = link.next_event(conditions.batches) => Wakeup::Link(event),
-            // Terminals come after the agent, so that the agent can always stop a command that floods.
-            Some(event) = self.terminal_events.recv(), if conditions.batches => Wakeup::Terminal(event),
-        }
-    }
 }

@@ -5,47 +5,39 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::Actor;
-use crate::session::client_calls::permit_mode;
+use crate::session::binding::client_calls::permit_mode;
 use crate::session::error::{AnswerError, InputError};
 use crate::session::requests::answers::denying_entry;
 use agents::agent::AgentSpec;
-use base::types::{DeniedModes, ModeSelection, Principal, RequestId, Scope};
+use base::types::{ModeSelection, Principal, RequestId, Scope};
 use events::event::SessionPrivilegedMode;
 use wire::acp::{
-    self, ModeCommand, ModePolicy, Outcome, PromptCapabilities, RawObject, find_in_value,
+    self, DeniedModes, ModeCommand, Outcome, PromptCapabilities, RawObject, find_in_value,
     find_mode_command,
 };
 
+pub(super) const ANY_CONTENT: PromptCapabilities = PromptCapabilities {
+    image: true,
+    audio: true,
+    embedded_context: true,
+};
+
 impl Actor {
-    /// The entry with the rules for clients: the current one, also while the session has a process with a former entry.
-    /// A removed agent has the entry of its process.
     pub(super) fn client_rules(&self) -> Arc<AgentSpec> {
-        let current = self.context.catalogue.agent(&self.journal.record().agent);
-        current.unwrap_or_else(|| Arc::clone(self.link.spec()))
-    }
-
-    pub(super) fn mode_policy<'a>(&'a self, entry: &'a AgentSpec) -> ModePolicy<'a> {
-        let fold = self.journal.fold();
-        ModePolicy {
-            denied: &entry.settings.denied_modes,
-            modes: fold.modes.as_deref(),
-            config_options: fold.config_options.as_deref(),
-        }
-    }
-
-    pub(super) fn denied_modes(&self) -> Vec<ModeSelection> {
-        self.mode_policy(&self.client_rules()).offered()
+        self.binding
+            .client_rules(&self.context, self.journal.record())
     }
 
     pub(super) fn current_denied_mode(&self) -> Option<ModeSelection> {
-        self.mode_policy(&self.client_rules()).current()
+        self.journal.mode_policy(&self.client_rules()).current()
     }
 
     pub(super) fn entered_mode(&self, kind: &str, update: &RawValue) -> Option<ModeSelection> {
         if !acp::update::selects_modes(kind) {
             return None;
         }
-        self.mode_policy(&self.client_rules())
+        self.journal
+            .mode_policy(&self.client_rules())
             .of_update(kind, update)
     }
 
@@ -69,21 +61,16 @@ impl Actor {
     /// mode of the session if only the new entry denies it.
     pub(super) fn recheck_prompt_modes(&mut self) -> Result<(), InputError> {
         let entry = self.client_rules();
-        let Some((blocks, former)) = self.turns.unchecked(&entry) else {
+        let Some((blocks, previous)) = self.turns.unchecked(&entry) else {
             return Ok(());
         };
-        let any = PromptCapabilities {
-            image: true,
-            audio: true,
-            embedded_context: true,
-        };
-        let blocks = acp::validate_prompt(blocks, any)
+        let blocks = acp::validate_prompt(blocks, ANY_CONTENT)
             .map_err(|error| InputError::invalid("/prompt", error.to_string()))?;
         permitted_command(&entry.settings.denied_modes, &blocks)?;
         // After a restart, the attach has reported the mode.
-        let former = former.map(|former| self.mode_policy(former).current());
+        let previous = previous.map(|entry| self.journal.mode_policy(entry).current());
         self.turns.set_checked(entry);
-        if let Some(before) = former {
+        if let Some(before) = previous {
             self.report_current_mode(before.as_ref());
         }
         Ok(())
@@ -110,17 +97,13 @@ impl Actor {
         entered: &ModeSelection,
         subagent: Option<&str>,
     ) {
-        let (session, agent) = (self.journal.session(), &self.journal.record().agent);
+        let session = self.journal.session();
+        let agent = &self.journal.record().agent;
         tracing::warn!(%session, %agent, mode = ?entered, "the agent entered a mode that its entry denies to clients");
-        let ModeSelection {
-            mode_id,
-            config_id,
-            value,
-        } = entered;
         let event = SessionPrivilegedMode {
-            mode_id: mode_id.as_deref(),
-            config_id: config_id.as_deref(),
-            value: value.as_deref(),
+            mode_id: entered.mode_id.as_deref(),
+            config_id: entered.config_id.as_deref(),
+            value: entered.value.as_deref(),
             subagent,
         };
         self.journal.append(self.turns.sent(), &event);

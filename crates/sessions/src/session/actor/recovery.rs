@@ -1,11 +1,11 @@
 //! Loads a session's actor from its records and log, and closes everything that a crash left open, or continues with a
 //! process that has outlived the previous gateway process (ADR 39).
 //!
-//! The log has the position in the output of the process, so the session reads on behind it. The running turn stays
+//! The log contains the position in the output of the process, so the session reads on behind it. The running turn stays
 //! open. Messages to the agent whose arrival is not known are sent again, each with its key, and the agent receives
 //! each once.
 //!
-//! The record has the channel and the result of `initialize`, because a process accepts `initialize` once. A prompt
+//! The record contains the channel and the result of `initialize`, because a process accepts `initialize` once. A prompt
 //! goes to a member only after the commit that names the channel. A prompt without a channel was therefore not sent.
 //! Answers to the last requests are sent again.
 //!
@@ -13,7 +13,6 @@
 //! position of its request in the output.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::value::RawValue;
@@ -22,37 +21,34 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::session::actor::turn::prompt_call;
-use crate::session::actor::{Actor, ActorEntry, EventLoop, Lifecycle};
-use crate::session::attachment::{Attachment, DiscardCounter};
-use crate::session::client_calls::ClientCalls;
-use crate::session::command::PromptRequest;
-use crate::session::context::Context;
-use crate::session::error::{ProcessError, SessionError};
+use crate::session::actor::{Actor, ActorEntry};
+use crate::session::binding::Binding;
+use crate::session::context::{Context, FOLD_PAGE_BYTES, prompt_blocks};
+use crate::session::error::SessionError;
 use crate::session::journal::Journal;
-use crate::session::process_link::{Former, ProcessLink};
 use crate::session::record::{
     self, FoldRecord, OutputPosition, PromptRecord, RequestRecord, SessionRecord, StoredChannel,
     TerminalRecord,
 };
 use crate::session::requests::work::Work;
 use crate::session::requests::{Requests, append_terminal_end};
-use crate::session::stored::{self, agent_spec, read_record};
-use crate::session::turns::{Queued, TurnEnd, Turns};
+use crate::session::turns::{Queued, Turns};
 use crate::session::validation::Origin;
-use agents::agent::FormerChannel;
-use agents::pool::{CrashBackoff, Lease};
-use base::types::{
-    AppliedIsolation, GrantedFolders, Principal, PromptStatus, Scope, SessionId, SessionState,
-    Tenant,
-};
-use events::api::Resolution;
+use agents::agent::EarlierChannel;
+use agents::pool::CrashBackoff;
+use base::types::{GrantedFolders, Principal, Scope, SessionId, Tenant};
+use events::api::{PromptStatus, Resolution, SessionState};
 use events::event::DetachedReason;
 use log::eventlog::SessionLog;
-use log::store::Table;
-use wire::acp::{InitializeResult, Outcome, RequestKind};
+use wire::acp::{Outcome, RequestKind};
 use wire::fleet::ChannelId;
 use wire::jsonrpc::IncomingId;
 use workspace::AgentTerminals;
+
+/// The number of commands that may wait for a session. Beyond it, requests fail with 503.
+const MAX_QUEUED_COMMANDS: usize = 64;
+/// The number of events of terminals that may wait for a session. Beyond it, the output of the terminals waits.
+const MAX_QUEUED_TERMINAL_EVENTS: usize = 8;
 
 fn owner(record: &SessionRecord) -> Principal {
     Principal {
@@ -70,17 +66,17 @@ impl Actor {
         record: SessionRecord,
         origin: Origin,
     ) -> (Self, ActorEntry) {
-        let mut journal = Journal::new(log, context.ids.clone(), record, &context.bounds.quotas);
+        let mut journal = Journal::new(log, context.ids.clone(), record, &context.quotas);
         journal.begin_title(origin);
         Self::with_journal(context, journal)
     }
 
     fn with_journal(context: &Context, journal: Journal) -> (Self, ActorEntry) {
-        let (sender, commands) = mpsc::channel(context.limits.max_queued_commands);
+        let (sender, commands) = mpsc::channel(MAX_QUEUED_COMMANDS);
         let (ends, turn_ends) = watch::channel(0);
-        let (completer, completions) = mpsc::channel(context.limits.max_queued_commands);
-        let (events, terminal_events) = mpsc::channel(context.limits.max_queued_batches);
-        let terminals = AgentTerminals::new(events, context.bounds.scrollback_budget.clone());
+        let (completer, completions) = mpsc::channel(MAX_QUEUED_COMMANDS);
+        let (events, terminal_events) = mpsc::channel(MAX_QUEUED_TERMINAL_EVENTS);
+        let terminals = AgentTerminals::new(events, context.scrollback_budget.clone());
         let now = Instant::now();
         let entry = ActorEntry {
             commands: sender,
@@ -89,40 +85,31 @@ impl Actor {
             stopped: CancellationToken::new(),
             visible: AtomicBool::new(true),
         };
-        let event_loop = EventLoop {
+        let binding = Binding::new(
+            context.agent_spec(journal.record()),
+            owner(journal.record()),
+            now,
+        );
+        let actor = Self {
+            context: context.clone(),
+            turns: Turns::new(ends, now),
+            binding,
+            requests: Requests::new(
+                Work::new(completer, &context.limits),
+                terminals,
+                context.audit.clone(),
+            ),
             commands,
             has_handles: true,
             commits: journal.log().commits(),
             disk_space: context.log.disk_space(),
             completions,
             terminal_events,
-            shutdown: context.shutdown.clone(),
-        };
-        let lifecycle = Lifecycle {
             last_command_at: now,
             drain_at: None,
             stopping: false,
             crashes: CrashBackoff::default(),
-            discarded: DiscardCounter::default(),
-        };
-        let actor = Self {
-            context: context.clone(),
-            link: ProcessLink::new(
-                agent_spec(context, journal.record()),
-                owner(journal.record()),
-            ),
             journal,
-            attachment: Attachment::new(now),
-            turns: Turns::new(ends, now),
-            requests: Requests::new(
-                Work::new(completer, &context.limits),
-                terminals,
-                context.audit.clone(),
-            ),
-            client_calls: ClientCalls::default(),
-            brought_servers: Vec::new(),
-            event_loop,
-            lifecycle,
         };
         (actor, entry)
     }
@@ -134,10 +121,7 @@ impl Actor {
         id: SessionId,
         restore: bool,
     ) -> Result<Option<(Self, ActorEntry)>, SessionError> {
-        let key = record::session_key(id);
-        let Some(record) =
-            read_record::<SessionRecord>(context, Table::Session, key.clone()).await?
-        else {
+        let Some(record) = context.read_session(id).await? else {
             return Ok(None);
         };
         // Loading writes to the log, which a client of another tenant must not cause.
@@ -145,19 +129,11 @@ impl Actor {
             return Ok(None);
         }
         let log = context.log.session(&record.tenant(), id).await?;
-        let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
-        let (mut journal, mut seq) = Journal::load(
-            log,
-            context.ids.clone(),
-            record,
-            folded,
-            &context.bounds.quotas,
-        );
+        let folded = context.read::<FoldRecord>(record::session_key(id)).await?;
+        let (mut journal, mut seq) =
+            Journal::load(log, context.ids.clone(), record, folded, &context.quotas);
         loop {
-            let runs = journal
-                .log()
-                .read(seq, context.limits.store_page_bytes)
-                .await;
+            let runs = journal.log().read(seq, FOLD_PAGE_BYTES).await;
             let runs = runs?;
             let Some(last) = runs.last() else { break };
             seq = last.last_seq;
@@ -180,15 +156,16 @@ impl Actor {
             self.erase(&record.owner);
             return Ok(());
         }
-        if restore && self.expect_former_process().await? {
+        if restore && self.expect_previous_process().await? {
             return Ok(());
         }
         let failed = self.restore_queue(restore).await?;
         if record.state == SessionState::Waiting {
             for request in record.open_requests {
-                let key = record::numbered_key(id, request.number());
-                let stored =
-                    read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
+                let stored = self
+                    .context
+                    .read_numbered::<RequestRecord>(id, request.number())
+                    .await?;
                 if let Some(RequestRecord {
                     pending: Some(pending),
                     resolution: None,
@@ -210,67 +187,34 @@ impl Actor {
             }
         }
         for terminal in record.open_terminals {
-            let key = record::numbered_key(id, terminal.number());
-            let stored = read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await?;
+            let stored = self
+                .context
+                .read_numbered::<TerminalRecord>(id, terminal.number())
+                .await?;
             if let Some(terminal) = stored.filter(|terminal| terminal.last_seq.is_none()) {
-                append_terminal_end(&mut self.journal, None, terminal, (None, None));
+                append_terminal_end(&mut self.journal, None, terminal, None, None);
             }
         }
         self.journal.update(|record| {
             record.open_requests.clear();
             record.open_terminals.clear();
         });
-        for (prompt, problem) in failed {
-            for queued in self.turns.remove_queued(Some(prompt)) {
-                self.turns.append_end(
-                    &mut self.journal,
-                    queued.record,
-                    TurnEnd::Failed(problem.clone()),
-                );
-            }
-        }
+        self.turns.fail_queued(&mut self.journal, failed);
         self.append_detached(DetachedReason::Exited);
         Ok(())
     }
 }
 
+/// The ids of requests, as the agent knows them.
+type RawRequests = Vec<(IncomingId, Box<RawValue>)>;
+
 /// The number of the last requests whose answers may not have arrived. An agent has no more open requests.
 const RECENT_REQUESTS: u32 = 64;
 
 impl Actor {
-    pub(super) fn record_attached(
-        &mut self,
-        (isolation, prompt_capabilities, models): (
-            Option<AppliedIsolation>,
-            Option<Box<RawValue>>,
-            bool,
-        ),
-        channel: Option<ChannelId>,
-        initialized: &InitializeResult,
-    ) {
-        let resent = self.turns.is_resent();
-        self.journal.update(|record| {
-            record.attached = true;
-            (record.restore_failures, record.discards_context) = (0, false);
-            let initialize = initialized.raw.clone();
-            record.channel = channel.map(|id| StoredChannel {
-                id,
-                initialize,
-                resent,
-            });
-            record.isolation = isolation;
-            record.prompt_capabilities = prompt_capabilities;
-            if record.is_closed() {
-                record.state = SessionState::Idle;
-            }
-            record.models = models;
-            record.unfinished = false;
-        });
-    }
-
     /// Prepares the session to continue with the process of its record. Returns false if that is not possible: the process
     /// then counts as ended.
-    pub(super) async fn expect_former_process(&mut self) -> Result<bool, SessionError> {
+    pub(super) async fn expect_previous_process(&mut self) -> Result<bool, SessionError> {
         let record = self.journal.record().clone();
         let Some(StoredChannel {
             id,
@@ -281,8 +225,7 @@ impl Actor {
             return Ok(false);
         };
         let key = record::session_key(record.session_id);
-        let position =
-            read_record::<OutputPosition>(&self.context, Table::OutputPosition, key).await?;
+        let position = self.context.read::<OutputPosition>(key).await?;
         let Some(position) = position.filter(|position| position.channel == id && record.attached)
         else {
             return Ok(false);
@@ -302,31 +245,21 @@ impl Actor {
         self.journal.update(|record| record.prompt_id = None);
         let failed = self.restore_queue(true).await?;
         if let Some(queued) = running {
-            let (prompt, first_seq) = (queued.record.prompt_id, queued.record.first_seq);
+            let prompt = queued.record.prompt_id;
+            let first_seq = queued.record.first_seq;
             self.journal
                 .update(|record| record.prompt_id = Some(prompt));
-            self.begin_turn(queued, first_seq);
+            self.turns.begin(queued, first_seq, Instant::now());
         }
-        for (prompt, problem) in failed {
-            for queued in self.turns.remove_queued(Some(prompt)) {
-                self.turns.append_end(
-                    &mut self.journal,
-                    queued.record,
-                    TurnEnd::Failed(problem.clone()),
-                );
-            }
-        }
-        let channel = FormerChannel {
+        self.turns.fail_queued(&mut self.journal, failed);
+        let channel = EarlierChannel {
             channel: id,
             offset: position.offset,
             initialize,
             call,
             requests,
         };
-        self.link.former = Some(Former {
-            channel: Arc::new(channel),
-            answers,
-        });
+        self.binding.expect_previous(channel, answers);
         if let Err(error) = self.reserve() {
             self.not_continued(&error);
         }
@@ -334,37 +267,31 @@ impl Actor {
     }
 
     async fn sent_prompt(&self, number: u32) -> Result<Option<Queued>, SessionError> {
-        let key = record::numbered_key(self.journal.session(), number);
-        let record = read_record::<PromptRecord>(&self.context, Table::Prompt, key).await?;
+        let session = self.journal.session();
+        let record = self
+            .context
+            .read_numbered::<PromptRecord>(session, number)
+            .await?;
         let Some(record) =
             record.filter(|record| record.status == PromptStatus::Running && !record.unsent)
         else {
             return Ok(None);
         };
-        let blocks = stored::prompt_blocks(self.journal.log(), &record).await?;
-        Ok(blocks.map(|blocks| Queued {
-            record,
-            request: PromptRequest::new(blocks),
-            restored: true,
-            checked: None,
-        }))
+        let blocks = prompt_blocks(self.journal.log(), record.content_seq()).await?;
+        Ok(blocks.map(|blocks| Queued::restored(record, blocks)))
     }
 
     /// The requests of the agent on this channel. Opens those that wait for an answer, and returns the answers that may not
     /// have arrived.
     async fn peer_requests(
         &mut self,
-        channel: wire::fleet::ChannelId,
-    ) -> Result<
-        (
-            Vec<(IncomingId, Box<serde_json::value::RawValue>)>,
-            Vec<(IncomingId, Outcome)>,
-        ),
-        SessionError,
-    > {
-        let (mut requests, mut answers) = (Vec::new(), Vec::new());
+        channel: ChannelId,
+    ) -> Result<(RawRequests, Vec<(IncomingId, Outcome)>), SessionError> {
+        let mut requests = Vec::new();
+        let mut answers = Vec::new();
         let record = self.journal.record();
-        let (session, last) = (record.session_id, record.last_request);
+        let session = record.session_id;
+        let last = record.last_request;
         let recent = last.saturating_sub(RECENT_REQUESTS) + 1..=last;
         let numbers: BTreeSet<u32> = record
             .open_requests
@@ -373,8 +300,10 @@ impl Actor {
             .chain(recent)
             .collect();
         for number in numbers {
-            let key = record::numbered_key(session, number);
-            let stored = read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
+            let stored = self
+                .context
+                .read_numbered::<RequestRecord>(session, number)
+                .await?;
             let Some(RequestRecord {
                 pending,
                 peer: Some(peer),
@@ -401,25 +330,5 @@ impl Actor {
             requests.push((incoming, id));
         }
         Ok((requests, answers))
-    }
-
-    pub(super) fn continue_with(&mut self, lease: Lease, Former { answers, .. }: Former) {
-        if let Some(id) = &self.journal.record().agent_session_id {
-            lease.record_session(id);
-        }
-        self.link.accept_former(lease);
-        self.report_holder();
-        self.attachment.continued(Instant::now());
-        for (incoming, outcome) in answers {
-            self.link.answer(incoming, &outcome);
-        }
-        self.next_queued();
-    }
-
-    /// The process is lost: its turn fails, and the next one starts a new process.
-    pub(super) fn not_continued(&mut self, error: &ProcessError) {
-        drop(self.link.former.take());
-        self.stop_process(error);
-        self.attach_failed(error);
     }
 }

@@ -1,4 +1,5 @@
-//! Requests of the agent: which side serves them (ACP, Requesting Permission, Elicitation, File System, Terminals).
+//! Requests of the agent: whether the gateway or a client handles each of them (ACP, Requesting Permission,
+//! Elicitation, File System, Terminals).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,14 +10,12 @@ use tokio::time::Instant;
 use super::Actor;
 use crate::session::error::{AnswerError, NotFound, PartError};
 use crate::session::requests::answers::{allows, answer_wait};
-use crate::session::requests::files::{Folders, Refusals, work_aborted};
-use crate::session::requests::serving::{Route, ServingClient};
+use crate::session::requests::files::{Folders, work_aborted};
+use crate::session::requests::serving::ServingClient;
 use crate::session::requests::work::{
     Completion, FilePermits, NewTerminal, WorkOutcome, WorkOutput,
 };
-use crate::session::requests::{
-    EndedBy, Offer, Wait, disconnected, if_sent, rejected, terminal_of,
-};
+use crate::session::requests::{EndedBy, Offer, Wait, if_sent, rejected};
 use base::types::{Author, RequestId, ServedBy, TerminalId};
 use events::api::{PendingRequest, Resolution};
 use events::event::{ElicitationCompleted, RefuseReason};
@@ -34,7 +33,7 @@ fn invalid(detail: &str) -> Outcome {
 impl Actor {
     pub(super) fn handle_request(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
         if let Err(response) = self.serve_request(incoming, method, params) {
-            self.link.answer(incoming, &response);
+            self.binding.answer(incoming, &response);
         }
     }
 
@@ -47,7 +46,7 @@ impl Actor {
     ) -> HandlerResult {
         let kind = RequestKind::from_method(method);
         let unsupported = || Err(Err(acp::method_not_found(method)));
-        if !self.attachment.is_attached() {
+        if !self.binding.is_attached() {
             // The request arrives before the session is attached or after it is detached.
             return if kind.is_question() {
                 Err(kind.cancelled_reply())
@@ -55,16 +54,17 @@ impl Actor {
                 unsupported()
             };
         }
+        let (files, terminals) = self.binding.served_by(self.journal.record());
         let served_by = match kind {
             RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => {
                 ServedBy::Client
             }
-            _ if !self.link.version().has_client_methods() => ServedBy::Off,
-            RequestKind::ReadFile | RequestKind::WriteFile => self.served_by().0,
+            _ if !self.binding.version().has_client_methods() => ServedBy::Off,
+            RequestKind::ReadFile | RequestKind::WriteFile => files,
             RequestKind::CreateTerminal
             | RequestKind::TerminalOutput
             | RequestKind::WaitForExit
-            | RequestKind::EndTerminal => self.served_by().1,
+            | RequestKind::EndTerminal => terminals,
         };
         if served_by == ServedBy::Off {
             if let Some(method) = kind.served_method() {
@@ -74,11 +74,13 @@ impl Actor {
         }
         // An elicitation may name a call of the gateway instead of a session. An extension may name neither.
         let needs_session = !matches!(kind, RequestKind::Elicitation | RequestKind::Extension);
-        let own = self
-            .params_for_clients(params)
-            .filter(|_| !needs_session || acp::has_session_id(params));
-        let own = own.ok_or_else(|| invalid("expected the sessionId of this session"))?;
-        let client = self.serving_client(kind, method, params)?;
+        let own = match self.params_for_clients(params) {
+            Some(own) if !needs_session || acp::has_session_id(params) => own,
+            _ => return Err(invalid("expected the sessionId of this session")),
+        };
+        let client = self
+            .requests
+            .serving_client(kind, method, params, Instant::now())?;
         let by_gateway = served_by == ServedBy::Gateway && client.is_none();
         let limits = &self.context.limits;
         let wait = match kind {
@@ -86,7 +88,7 @@ impl Actor {
             RequestKind::Extension if !self.journal.log().has_reader() => return unsupported(),
             RequestKind::Extension => Wait::AtMost(limits.extension_answer_timeout),
             RequestKind::Permission | RequestKind::Elicitation => {
-                answer_wait(self.link.spec(), &self.journal.record().policy)
+                answer_wait(self.binding.spec(), &self.journal.record().policy)
             }
             RequestKind::ReadFile | RequestKind::WriteFile if by_gateway => {
                 return self.serve_file(incoming, method, params);
@@ -122,39 +124,15 @@ impl Actor {
 
     fn audit_refused(&self, method: &'static str) {
         let record = self.journal.record();
-        let refused = (method, RefuseReason::Off);
         let now = self.context.ids.now();
         let counted = self.context.audit.counted();
-        counted.refused(&record.agent, record.session_id, refused, now);
-    }
-
-    /// The client that alone serves a request of the agent that the policy permits. `None`: the policy decides.
-    pub(super) fn serving_client(
-        &mut self,
-        kind: RequestKind,
-        method: &str,
-        params: &RawValue,
-    ) -> Result<Option<Arc<ServingClient>>, Outcome> {
-        let terminal = match kind {
-            RequestKind::TerminalOutput | RequestKind::WaitForExit | RequestKind::EndTerminal => {
-                terminal_of(params)
-            }
-            _ => None,
-        };
-        match self
-            .requests
-            .serving
-            .route(kind, terminal.as_deref(), Instant::now())
-        {
-            Route::Policy => Ok(None),
-            Route::Client(client) => Ok(Some(client)),
-            Route::Disconnected => {
-                if method == method::TERMINAL_RELEASE {
-                    self.requests.forget_terminal(params);
-                }
-                Err(disconnected())
-            }
-        }
+        counted.refused(
+            &record.agent,
+            record.session_id,
+            method,
+            RefuseReason::Off,
+            now,
+        );
     }
 
     /// Handles a permission request: a user or the policy selects an option. `params` contains the agent's session id.
@@ -167,7 +145,7 @@ impl Actor {
                 .track_cancellable(acp::update::TOOL_CALL_UPDATE, call);
         }
         let policy = &self.journal.record().policy;
-        let allowed = allows(self.link.spec(), policy, view.tool_kind.as_deref());
+        let allowed = allows(self.binding.spec(), policy, view.tool_kind.as_deref());
         let answer = allowed
             .then(|| view.allow_once(&self.client_rules().settings.denied_modes))
             .flatten();
@@ -232,15 +210,17 @@ impl Actor {
 
     /// The public id of a call of the gateway: the id of its turn, or `null`. `None` if no such call is open.
     fn public_call_id(&self, raw_id: &RawValue) -> Option<String> {
-        let call = self.link.process()?.connection.find_call(raw_id)?;
-        let turn = self.turns.sent().filter(|_| self.turns.is_prompt(call));
-        Some(turn.map_or_else(|| "null".to_owned(), |prompt| format!("\"{prompt}\"")))
+        let call = self.binding.process()?.connection.find_call(raw_id)?;
+        Some(match self.turns.sent() {
+            Some(prompt) if self.turns.is_prompt(call) => format!("\"{prompt}\""),
+            _ => "null".to_owned(),
+        })
     }
 
     fn offer_elicitation(&mut self, offer: Offer) -> HandlerResult {
         let prompt = offer.request.prompt_id;
         let ended = prompt.is_some() && prompt != self.turns.sent();
-        if ended || !self.attachment.is_attached() {
+        if ended || !self.binding.is_attached() {
             return Err(RequestKind::Elicitation.cancelled_reply());
         }
         self.offer_question(offer, None)
@@ -276,7 +256,8 @@ impl Actor {
         if !(is_file && client.only_session_folders) {
             return self.offer_to(offer, client);
         }
-        let (folders, shutdown) = (self.folders(), self.context.shutdown.clone());
+        let folders = self.folders();
+        let shutdown = self.context.shutdown.clone();
         self.serve(offer.incoming, true, async move {
             let checked = shutdown
                 .spawn_blocking(move || {
@@ -303,7 +284,7 @@ impl Actor {
     }
 
     fn offer_request(&mut self, offer: Offer) -> Result<RequestId, Outcome> {
-        let peer = self.link.peer_request(offer.incoming);
+        let peer = self.binding.peer_request(offer.incoming);
         let max_open = self.context.limits.max_pending_requests;
         self.requests
             .offer(&mut self.journal, offer, peer, max_open, Instant::now())
@@ -314,15 +295,14 @@ impl Actor {
         by: &Author,
         id: RequestId,
         outcome: Outcome,
-    ) -> Result<u64, AnswerError> {
+    ) -> Result<(), AnswerError> {
         self.requests.get(id)?;
         self.check_answer_modes(id, &outcome)?;
         let resolution = Resolution::Answered;
-        let resolved = self
-            .requests
+        self.requests
             .resolve(&mut self.journal, id, resolution, Some(by), outcome);
         self.requests_resolved();
-        Ok(resolved.unwrap_or(self.journal.appended()))
+        Ok(())
     }
 
     /// The agent can continue: its idle time starts here.
@@ -334,7 +314,7 @@ impl Actor {
     pub(super) fn send_responses(&mut self) {
         let committed = self.journal.log().committed();
         while let Some((incoming, outcome)) = self.requests.take_response(committed) {
-            self.link.answer(incoming, &outcome);
+            self.binding.answer(incoming, &outcome);
         }
     }
 
@@ -356,7 +336,7 @@ impl Actor {
         let extension = self.context.limits.client_answer_timeout;
         self.requests
             .expire(&mut self.journal, is_followed, extension, now);
-        let served_by = self.served_by().0;
+        let served_by = self.binding.served_by(self.journal.record()).0;
         let files_served = served_by != ServedBy::Off;
         let waiting = self
             .requests
@@ -364,7 +344,7 @@ impl Actor {
         self.requests_resolved();
         for (incoming, request) in waiting {
             if let Err(response) = self.serve_by_policy(incoming, &request, served_by) {
-                self.link.answer(incoming, &response);
+                self.binding.answer(incoming, &response);
             }
         }
     }
@@ -375,7 +355,7 @@ impl Actor {
             return;
         };
         let found = self
-            .link
+            .binding
             .process()
             .and_then(|process| process.connection.find(raw_id));
         let Some(incoming) = found else { return };
@@ -385,7 +365,7 @@ impl Actor {
             self.requests_resolved();
         } else if self.requests.work.cancel(incoming) {
             let cancelled = rejected(error_code::REQUEST_CANCELLED, "");
-            self.link.answer(incoming, &cancelled);
+            self.binding.answer(incoming, &cancelled);
         }
     }
 
@@ -446,7 +426,9 @@ impl Actor {
         self.turns.note_activity(Instant::now());
         let served = match outcome {
             Ok(WorkOutput::Result(result, permit)) => {
-                return self.link.answer_with_guard(incoming, &Ok(result), permit);
+                return self
+                    .binding
+                    .answer_with_guard(incoming, &Ok(result), permit);
             }
             Ok(WorkOutput::Elicitation(offer)) => self.offer_elicitation(offer),
             Ok(WorkOutput::File(offer, client)) => self.offer_to(offer, client),
@@ -454,7 +436,7 @@ impl Actor {
             Err(error) => Err(Err(error)),
         };
         if let Err(response) = served {
-            self.link.answer(incoming, &response);
+            self.binding.answer(incoming, &response);
         }
     }
 
@@ -468,12 +450,10 @@ impl Actor {
                 .iter()
                 .map(PathBuf::from)
                 .collect(),
-            refusals: Refusals {
-                counted: self.context.audit.counted().clone(),
-                agent: record.agent.clone(),
-                session: record.session_id,
-                ids: self.context.ids.clone(),
-            },
+            refusals: self.context.audit.counted().clone(),
+            agent: record.agent.clone(),
+            session: record.session_id,
+            ids: self.context.ids.clone(),
         }
     }
 
@@ -484,7 +464,8 @@ impl Actor {
         method: &str,
         params: &RawValue,
     ) -> HandlerResult {
-        let (folders, max_bytes) = (self.folders(), self.context.limits.max_file_bytes);
+        let folders = self.folders();
+        let max_bytes = self.context.limits.max_file_bytes;
         let Some(FilePermits {
             answers,
             params: held,
@@ -495,7 +476,8 @@ impl Actor {
                 "too many bytes are waiting to be written",
             ));
         };
-        let (method, params) = (method.to_owned(), params.to_owned());
+        let method = method.to_owned();
+        let params = params.to_owned();
         let shutdown = self.context.shutdown.clone();
         self.serve(incoming, true, async move {
             // The semaphore is never closed.
@@ -539,13 +521,14 @@ impl Actor {
         })?;
         self.requests
             .check_terminal_limit(self.context.limits.max_terminals)?;
-        let Some(process) = self.link.process() else {
+        let Some(process) = self.binding.process() else {
             return Ok(());
         };
         let terminals = process.terminals().cloned();
         let terminals =
             terminals.ok_or_else(|| Err(acp::method_not_found(method::TERMINAL_CREATE)))?;
-        let (folders, shutdown) = (self.folders(), self.context.shutdown.clone());
+        let folders = self.folders();
+        let shutdown = self.context.shutdown.clone();
         self.serve(incoming, false, async move {
             let cwd = folders.of_command(&asked, &shutdown).await?;
             let shown = cwd.to_string_lossy().into_owned();
@@ -561,7 +544,7 @@ impl Actor {
     }
 
     fn terminal_started(&mut self, incoming: IncomingId, new: NewTerminal) -> HandlerResult {
-        if !self.attachment.is_attached() {
+        if !self.binding.is_attached() {
             // The session was detached while the command was being started.
             return Err(RequestKind::CreateTerminal.cancelled_reply());
         }
@@ -572,7 +555,7 @@ impl Actor {
             .requests
             .open_terminal(&mut self.journal, new, sent, limits);
         self.context.shutdown.spawn_isolated(follower);
-        self.link
+        self.binding
             .answer(incoming, &Ok(acp::create_terminal_result(id)));
         Ok(())
     }
@@ -596,22 +579,22 @@ impl Actor {
         if self.turns.running().is_some() {
             self.turns.note_activity(now);
         } else {
-            self.attachment.touch(now);
+            self.binding.touch(now);
         }
     }
 
-    pub(crate) fn kill_terminal(&mut self, id: TerminalId) -> Result<u64, PartError> {
+    pub(crate) fn kill_terminal(&mut self, id: TerminalId) -> Result<(), PartError> {
         if id.number() == 0 || id.number() > self.journal.record().last_terminal {
             return Err(NotFound("terminal").into());
         }
         self.requests.terminals.kill(id);
-        Ok(self.journal.appended())
+        Ok(())
     }
 
     /// The deadline of commands that outlive their turn.
     pub(super) fn terminal_deadline(&self) -> Option<Instant> {
         let outlives = self.turns.running().is_none() && self.requests.terminals.is_alive();
-        outlives.then(|| self.attachment.idle_since() + self.context.limits.terminal_idle_timeout)
+        outlives.then(|| self.binding.idle_since() + self.context.limits.terminal_idle_timeout)
     }
 
     pub(super) fn check_terminal_deadline(&mut self, now: Instant) {

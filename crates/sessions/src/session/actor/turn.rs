@@ -1,28 +1,49 @@
-//! Turns: from a prompt to exactly one end (ACP, Prompt Turn).
+//! Turns: a prompt is accepted, waits in the queue, is sent, and gets exactly one end (ACP, Prompt Turn). Also the queue during a
+//! drain and after a restart.
+//!
+//! A prompt is sent to the agent at most once. The record of the prompt decides. A `queued` prompt was never
+//! sent, also if it waits for a process at the head of the queue. A `running` prompt may have been sent, unless it is marked as
+//! `unsent`, because its process ended before the send, or because of a drain. The commit of `session.attached` removes the mark,
+//! and the prompt is sent only after that commit.
+//!
+//! - The blocks of a restored prompt are in the log. A copy in the record would double every prompt on disk.
+//! - A change of the content and of the place is one event. With two events, a crash could keep half of a request.
+//! - `before` names the next prompt. A number would mean another prompt after a concurrent start.
+//! - `prompt.started` is appended when the process has the session. If it is appended at the request, a crash during
+//!   the start of the process loses the prompt.
+//! - The record does not store each send. The additional commit costs a sync, and a crash after it is as ambiguous.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
+use super::modes::ANY_CONTENT;
 use crate::session::command::PromptRequest;
+use crate::session::context::prompt_blocks;
 use crate::session::error::{
-    InputError, NotFound, PartError, ProcessError, PromptError, SessionError, ToProblem,
+    InputError, NotFound, NotQueued, PartError, ProcessError, PromptError, QueueError,
+    SessionError, ToProblem,
 };
 use crate::session::idempotency::Claim;
-use crate::session::process_link::prompt_failure;
+use crate::session::record::{self, PromptRecord, Stored as _};
 use crate::session::requests::EndedBy;
-use crate::session::turns::{Admission, Answered, CancelStep, Queued, TurnEnd};
+use crate::session::turns::{Completion, Queued, TurnEnd};
 use agents::agent::AgentFailure;
-use base::types::{CancelCause, Principal, PromptId, SessionId};
-use events::api::{FieldError, Problem, ProblemCode, Prompt};
-use wire::acp::{self, ContentError, PromptCapabilities, TraceContext};
-use wire::jsonrpc::CallId;
-use wire::jsonrpc::RpcError;
+use agents::pool::AcquireError;
+use base::types::{Principal, PromptId, SessionId, Timestamp};
+use events::api::{CancelCause, FieldError, Problem, ProblemCode, Prompt, PromptStatus};
+use log::eventlog::Records;
+use wire::acp::{self, ContentError, TraceContext};
+use wire::jsonrpc::{CallId, RpcError};
 
-/// The id of the call of a prompt to a process that outlives the gateway. A restarted gateway computes the same id. It is above
-/// all counted ids, and a number that every JSON parser represents exactly.
+/// The delay before a restored prompt is retried after a limit rejected it.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The call id of a prompt whose process may outlive the gateway. A restarted gateway computes the same id. The id is
+/// above all counted ids, and every JSON parser represents it exactly.
 pub(super) fn prompt_call(session: SessionId, prompt: PromptId) -> CallId {
     let [.., a, b, c, d] = *session.as_bytes();
     let session = u64::from(u32::from_be_bytes([a, b, c, d]));
@@ -36,16 +57,16 @@ impl Actor {
         request: PromptRequest,
         claim: Option<&Claim>,
     ) -> Result<(Prompt, u64), PromptError> {
-        let admission = self.admit(by, &request.blocks, request.queue)?;
+        let place = self.admit(by, &request)?;
         // A prompt that waits for a process has not started: a restart runs it.
-        let starts = admission == Admission::Run && self.has_ready_process();
+        let starts = place.is_none() && self.has_ready_process();
         let rules = self.client_rules();
         let (prompt, seq, serving) = self.turns.accept(
             &mut self.journal,
             &by.id,
             request,
             claim,
-            admission,
+            place,
             starts,
             rules,
             Instant::now(),
@@ -53,69 +74,44 @@ impl Actor {
         if starts {
             self.requests.serving.turn_began(serving.map(Arc::new));
         }
-        if admission == Admission::Run {
+        if place.is_none() {
             self.report_holder();
         }
         Ok((prompt, seq))
     }
 
-    /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent, or [`NOT_YET`].
-    pub(super) fn begin_turn(&mut self, queued: Queued, started_seq: u64) {
-        self.turns.begin(queued, started_seq, Instant::now());
-        self.report_holder();
-    }
-
     /// Decides whether a prompt runs, waits or is rejected. A prompt that runs has a process or a place in the pool's queue.
+    /// Returns its place in the queue of the session.
     fn admit(
         &mut self,
         by: &Principal,
-        blocks: &RawValue,
-        queue: bool,
-    ) -> Result<Admission, PromptError> {
+        request: &PromptRequest,
+    ) -> Result<Option<usize>, PromptError> {
         if self.journal.record().is_closed() {
             return Err(ProcessError::Closed.into());
         }
-        if self.is_draining() {
-            return Err(ProcessError::DRAINING.into());
-        }
-        if self.context.log.storage_full() {
-            return Err(SessionError::StorageFull.into());
-        }
+        self.check_accepts_changes::<PromptError>()?;
         self.check_turn()?;
-        self.check_content(by, blocks)?;
-        let admission = self
-            .turns
-            .admit(queue, self.context.limits.max_session_queued_prompts)?;
-        if admission == Admission::Run {
+        self.check_content(by, &request.blocks)?;
+        let max_queued = self.context.limits.max_session_queued_prompts;
+        let place = self.turns.admit(request.queue, max_queued)?;
+        if place.is_none() {
             self.reserve()?;
         }
-        Ok(admission)
+        Ok(place)
     }
 
-    pub(super) fn check_content(
-        &self,
-        by: &Principal,
-        blocks: &RawValue,
-    ) -> Result<(), InputError> {
-        // If no process has reported the agent's capabilities yet, the agent itself checks the content.
-        let unknown = PromptCapabilities {
-            image: true,
-            audio: true,
-            embedded_context: true,
-        };
-        let known = self
-            .link
-            .initialized()
-            .map(|initialized| initialized.capabilities.prompt);
-        let known = known.or_else(|| {
-            let (_, initialized) = self
-                .context
-                .pool
-                .agent_stats(&self.journal.record().agent, &self.link.owner().tenant)?;
-            Some(initialized?.capabilities.prompt)
+    fn check_content(&self, by: &Principal, blocks: &RawValue) -> Result<(), InputError> {
+        let known = self.binding.initialized().cloned().or_else(|| {
+            let agent = &self.journal.record().agent;
+            let tenant = &self.binding.owner().tenant;
+            self.context.initialized(agent, tenant)
         });
-        let blocks = acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
-            let (pointer, detail) = (format!("/prompt{}", error.pointer()), error.to_string());
+        // If no process has reported the agent's capabilities yet, the agent itself checks the content.
+        let capabilities = known.map_or(ANY_CONTENT, |known| known.capabilities.prompt);
+        let blocks = acp::validate_prompt(blocks, capabilities).map_err(|error| {
+            let pointer = format!("/prompt{}", error.pointer());
+            let detail = error.to_string();
             match error {
                 ContentError::Unsupported { .. } => {
                     InputError::ContentUnsupported(FieldError { pointer, detail })
@@ -128,9 +124,9 @@ impl Actor {
 
     /// Whether a process can get a prompt as soon as its event is durable.
     fn has_ready_process(&self) -> bool {
-        self.attachment.is_ready()
+        self.binding.is_ready()
             && self
-                .link
+                .binding
                 .process()
                 .is_some_and(|process| !process.has_ended())
     }
@@ -154,7 +150,7 @@ impl Actor {
             return;
         }
         if let Err(denied) = self.recheck_prompt_modes() {
-            return self.end_turn(TurnEnd::Failed(PromptError::from(denied).problem()));
+            return self.end_turn(Err(PromptError::from(denied).problem()));
         }
         let Some((blocks, trace)) = self.turns.ready(self.journal.log().committed()) else {
             return;
@@ -163,75 +159,70 @@ impl Actor {
             return;
         };
         let params = acp::prompt(id, blocks, trace);
-        self.attachment.reset_replaced();
-        let number = self
-            .turns
-            .running()
-            .filter(|_| self.link.channel().is_some() && !self.turns.is_resent());
-        let call = match number {
-            Some(prompt) => {
+        self.binding.reset_replaced();
+        let outlives = self.binding.channel().is_some() && !self.turns.is_resent();
+        let method = acp::method::SESSION_PROMPT;
+        let call = match self.turns.running() {
+            Some(prompt) if outlives => {
                 let id = prompt_call(self.journal.session(), prompt);
-                self.link
-                    .call_once(id, acp::method::SESSION_PROMPT, &params)
+                self.binding.call_once(id, method, &params)
             }
-            None => self.link.call(acp::method::SESSION_PROMPT, &params),
+            _ => self.binding.call(method, &params),
         };
         self.turns.prompt_sent(call, Instant::now());
     }
 
     /// Handles the response to `session/prompt`. It ends the turn unless a `state_update` does that.
     pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
-        let rejected = outcome
-            .as_ref()
-            .err()
-            .is_some_and(|error| self.is_session_rejected(error));
-        let unproven = self.attachment.prompt_answered(rejected);
-        let ends_turn = self.link.version().answer_ends_turn();
-        if let Some(answered) = self.turns.answered(outcome, unproven, ends_turn) {
-            self.apply_answer(answered);
-        }
-    }
-
-    fn apply_answer(&mut self, answered: Answered) {
-        match answered {
-            Answered::Acknowledged => self.complete_if_work_ended(),
-            Answered::Completed(completion) => {
-                self.link
-                    .lease()
-                    .into_iter()
-                    .for_each(|lease| lease.record_prompt_auth(true));
-                self.end_turn(TurnEnd::Completed(completion));
+        let id = self.journal.record().agent_session_id.as_deref();
+        let rejected = match (&outcome, id) {
+            (Err(error), Some(id)) => acp::rejects_session(error, id),
+            _ => false,
+        };
+        let unproven = self.binding.prompt_answered(rejected);
+        let outcome = match outcome {
+            Err(error) if unproven && !self.turns.is_cancelling() => {
+                return self.run_in_new_session(&error);
             }
-            Answered::Cancelled => self.end_turn(TurnEnd::cancelled()),
-            Answered::SessionRejected(error) => self.run_in_new_session(&error),
-            Answered::Failed(error) => {
-                let Some(lease) = self.link.lease() else {
-                    return;
-                };
-                let failure = prompt_failure(error, lease);
-                self.fail_turn(&failure.into());
-            }
-            Answered::Invalid(error) => self.fail_turn(&AgentFailure::Rpc(error).into()),
+            outcome => outcome,
+        };
+        let succeeded = outcome.is_ok();
+        let ends_turn = self.binding.version().answer_ends_turn();
+        match self.turns.answered(outcome, ends_turn) {
+            None => self.complete_if_work_ended(),
+            // The result is invalid.
+            Some(Err(error)) if succeeded => self.fail_turn(&AgentFailure::Rpc(error).into()),
+            Some(end) => self.turn_ended(end, succeeded),
         }
     }
 
     pub(super) fn complete_if_work_ended(&mut self) {
-        if let Some(answered) = self.turns.work_end() {
-            self.apply_answer(answered);
+        if let Some(end) = self.turns.work_end() {
+            self.turn_ended(end, true);
+        }
+    }
+
+    /// Ends the turn as the agent reports. `succeeded`: the agent has processed the prompt.
+    fn turn_ended(&mut self, end: Result<Completion, RpcError>, succeeded: bool) {
+        match end {
+            Ok(completion) => {
+                if succeeded && let Some(lease) = self.binding.lease() {
+                    lease.record_prompt_auth(true);
+                }
+                self.end_turn(Ok(completion));
+            }
+            Err(error) => self.fail_turn(&self.binding.prompt_failure(error).into()),
         }
     }
 
     pub(super) fn fail_turn(&mut self, error: &ProcessError) {
-        self.end_turn(TurnEnd::Failed(error.problem()));
+        self.end_turn(Err(error.problem()));
     }
 
     /// Fails the turn after the stop of a process whose agent ignored a cancel.
     pub(super) fn cancel_timed_out(&mut self) {
         let detail = "the agent ignored session/cancel, so its process was stopped";
-        self.end_turn(TurnEnd::Failed(Problem::new(
-            ProblemCode::CancelTimeout,
-            detail,
-        )));
+        self.end_turn(Err(Problem::new(ProblemCode::CancelTimeout, detail)));
     }
 
     /// Ends the running turn and its questions, and begins the next one. No event belongs to a turn after its end.
@@ -249,23 +240,24 @@ impl Actor {
             return;
         };
         self.report_holder();
-        if let TurnEnd::Failed(problem) = &end {
-            let (session, agent, code) = (
-                self.journal.session(),
-                &self.journal.record().agent,
-                problem.code.as_str(),
-            );
+        if let Err(problem) = &end {
+            let session = self.journal.session();
+            let agent = &self.journal.record().agent;
+            let code = problem.code.as_str();
             tracing::warn!(%session, %prompt, %agent, code, detail = problem.detail, "a turn failed");
         }
         self.turns.append_end(&mut self.journal, record, end);
-        // A process that is being stopped runs no further turn.
-        if stopping && self.link.is_leased() {
+        // A process that is being stopped runs no other turn.
+        if stopping && self.binding.process().is_some() {
             self.stop_process(&ProcessError::Closed);
         }
-        self.attachment.touch(Instant::now());
-        self.turns
-            .ended(Some(prompt).filter(|_| self.attachment.is_attached()));
-        if self.lifecycle.drain_at.is_some() {
+        self.binding.touch(Instant::now());
+        self.turns.ended(if self.binding.is_attached() {
+            Some(prompt)
+        } else {
+            None
+        });
+        if self.drain_at.is_some() {
             self.detach_for_drain();
         } else {
             self.next_queued();
@@ -290,85 +282,99 @@ impl Actor {
             cancelled.push(record.prompt_id);
             record.cancel_cause = Some(cause);
             self.turns
-                .append_end(&mut self.journal, record, TurnEnd::cancelled());
+                .append_end(&mut self.journal, record, Ok(Completion::cancelled()));
         }
-        match self
-            .turns
-            .running()
-            .filter(|running| prompt.is_none_or(|id| id == *running))
-        {
-            Some(running) => {
+        match self.turns.running() {
+            Some(running) if prompt.is_none_or(|id| id == running) => {
                 cancelled.insert(0, running);
-                // The cancel is sent at once and does not wait for a commit.
-                let step = self.turns.cancel(cause, Instant::now());
-                self.apply_cancel(step, trace);
+                self.cancel_running(running, cause, trace);
             }
-            None if prompt.is_none() && self.turns.works_in_background() => self.send_cancel(trace),
-            None => {}
+            _ if prompt.is_none() && self.turns.works_in_background() => self.send_cancel(trace),
+            _ => {}
         }
         Ok(cancelled)
     }
 
-    fn apply_cancel(&mut self, step: Option<CancelStep>, trace: Option<&TraceContext>) {
-        match step {
-            None => {}
-            Some(CancelStep::Complete) => {
-                self.end_turn(TurnEnd::cancelled());
-                self.drop_pending_lease();
-            }
-            Some(CancelStep::Send(prompt)) => {
-                self.send_cancel(trace);
-                self.requests.kill_terminals_of(prompt);
-            }
-            Some(CancelStep::StopProcess) => {
-                self.link
-                    .process()
-                    .into_iter()
-                    .for_each(agents::agent::Process::begin_stop);
-            }
-            Some(CancelStep::AbandonProcess) => {
-                self.stop_process(&ProcessError::Closed);
-                self.cancel_timed_out();
-            }
+    fn cancel_running(
+        &mut self,
+        running: PromptId,
+        cause: CancelCause,
+        trace: Option<&TraceContext>,
+    ) {
+        if self.turns.cancel(cause, Instant::now()) {
+            // The cancel is sent at once and does not wait for a commit.
+            self.send_cancel(trace);
+            self.requests.kill_terminals_of(running);
+        } else if self.turns.is_unsent() {
+            self.complete_cancelled();
         }
+    }
+
+    /// Ends a cancelled turn without the agent.
+    fn complete_cancelled(&mut self) {
+        self.end_turn(Ok(Completion::cancelled()));
+        self.drop_pending_lease();
     }
 
     fn send_cancel(&mut self, trace: Option<&TraceContext>) {
         if let Some(id) = &self.journal.record().agent_session_id {
-            self.link
+            self.binding
                 .notify(acp::method::SESSION_CANCEL, &acp::session_params(id, trace));
         }
         self.end_requests(EndedBy::Cancel(self.turns.sent()));
     }
 
+    /// Cancels the turn at its deadline. If the agent ignores the cancel, stops its process.
     pub(super) fn check_turn_deadline(&mut self, now: Instant) {
-        let step = self
-            .turns
-            .overdue(&self.context.limits, self.turn_clock(), now);
-        self.apply_cancel(step, None);
+        let limits = &self.context.limits;
+        let clock = self.turn_clock();
+        let (Some(running), Some(deadline)) =
+            (self.turns.running(), self.turns.deadline(limits, clock))
+        else {
+            return;
+        };
+        if now < deadline {
+            return;
+        }
+        if !self.turns.is_cancelling() {
+            let cause = self.turns.deadline_cause(limits, clock, now);
+            self.cancel_running(running, cause, None);
+        } else if self.turns.is_stopping_process() {
+            // The graceful stop takes too long.
+            self.stop_process(&ProcessError::Closed);
+            self.cancel_timed_out();
+        } else if self.turns.is_idle() {
+            self.complete_cancelled();
+        } else {
+            self.turns.stop_begun();
+            if let Some(process) = self.binding.process() {
+                process.begin_stop();
+            }
+        }
     }
 
     /// Tracks the work that an update of ACP v2 reports. Returns whether the state of the session changes with it.
     pub(super) fn track_work(&mut self, kind: &str, update: &RawValue) -> bool {
         let now = Instant::now();
         self.turns.note_update(now);
-        if self.link.version().answer_ends_turn() {
+        if self.binding.version().answer_ends_turn() {
             return false;
         }
         let changed = self.turns.track_work(kind, update, now);
         self.journal.set_agent_busy(self.turns.is_agent_busy());
         if changed {
-            self.attachment.touch(now);
+            self.binding.touch(now);
         }
         changed
     }
 
     /// Until when background work keeps the process without an update.
     pub(super) fn background_deadline(&self) -> Option<Instant> {
-        let timeout = self.link.spec().settings.turn_idle_timeout;
-        self.turns
-            .background_deadline(timeout)
-            .filter(|_| self.attachment.is_attached())
+        if !self.binding.is_attached() {
+            return None;
+        }
+        let timeout = self.binding.spec().settings.turn_idle_timeout;
+        self.turns.background_deadline(timeout)
     }
 
     pub(super) fn check_background_deadlines(&mut self, now: Instant) {
@@ -388,4 +394,220 @@ impl Actor {
             self.journal.set_agent_busy(false);
         }
     }
+}
+
+// The queue.
+
+impl Actor {
+    /// Begins the next prompt of the queue, unless a turn runs.
+    ///
+    /// A prompt fails if the pool's queue is full. A restored prompt waits instead until it expires, because
+    /// no client is there to send it again.
+    pub(super) fn next_queued(&mut self) {
+        self.turns.retry_at = None;
+        while !self.is_draining()
+            && let Some(next) = self.turns.next()
+        {
+            let restored = next.restored;
+            let created_at = next.record.created_at;
+            let problem = match self.check_turn().and_then(|()| Ok(self.reserve()?)) {
+                Ok(()) => return self.begin_queued(),
+                // The coming drain keeps the queue.
+                Err(PromptError::Process(ProcessError::Acquire(AcquireError::Draining))) => return,
+                Err(PromptError::Process(ProcessError::Acquire(_)))
+                    if restored && !self.is_old(created_at) =>
+                {
+                    self.turns.retry_at = Some(Instant::now() + RETRY_INTERVAL);
+                    return;
+                }
+                Err(PromptError::Process(ProcessError::Acquire(_))) if restored => expired(self),
+                Err(error) => error.problem(),
+            };
+            if let Some(next) = self.turns.dequeue() {
+                self.turns
+                    .append_end(&mut self.journal, next.record, Err(problem));
+            }
+        }
+    }
+
+    /// Whether a restored prompt has expired. If the clock may be ahead, its time counts as correct. A client can
+    /// send a failed prompt again, but cannot undo a prompt that ran a day late.
+    fn is_old(&self, created_at: Timestamp) -> bool {
+        created_at.after(self.context.limits.queued_prompt_max_age)
+            <= self.context.log.expiry().latest_now()
+    }
+
+    fn begin_queued(&mut self) {
+        self.turns.begin_next(&mut self.journal);
+        self.report_holder();
+        self.start_prompt();
+    }
+
+    /// Changes a queued prompt, also the one that waits for a process: the agent cannot have seen it.
+    #[expect(
+        clippy::option_option,
+        reason = "a place that is absent stays, and one that is null is the end of the queue"
+    )]
+    pub(crate) fn change_prompt(
+        &mut self,
+        by: &Principal,
+        prompt: PromptId,
+        blocks: Option<Box<RawValue>>,
+        before: Option<Option<PromptId>>,
+    ) -> Result<(), QueueError> {
+        let waited = self.turns.is_waiting() && self.turns.return_unsent();
+        let changed = self.change_queue(by, prompt, blocks, before);
+        if waited {
+            self.begin_queued();
+        }
+        changed
+    }
+
+    /// A prompt in the queue is never sent, so the agent gets the content after the last edit.
+    #[expect(clippy::option_option, reason = "as in `change_prompt`")]
+    fn change_queue(
+        &mut self,
+        by: &Principal,
+        prompt: PromptId,
+        mut blocks: Option<Box<RawValue>>,
+        before: Option<Option<PromptId>>,
+    ) -> Result<(), QueueError> {
+        if prompt.number() > self.journal.record().last_prompt {
+            return Err(NotFound("turn").into());
+        }
+        self.check_accepts_changes::<QueueError>()?;
+        self.check_quota()?;
+        let queued = self.turns.queued(prompt).ok_or(NotQueued(prompt))?;
+        blocks.take_if(|blocks| blocks.get() == queued.request.blocks.get());
+        if let Some(Some(other)) = before
+            && self.turns.queued(other).is_none()
+        {
+            return Err(NotQueued(other).into());
+        }
+        if let Some(blocks) = &blocks {
+            self.check_content(by, blocks)?;
+        }
+        let rules = self.client_rules();
+        self.turns
+            .change(&mut self.journal, &by.id, prompt, blocks, before, rules);
+        Ok(())
+    }
+
+    /// Whether new and changed prompts are accepted: the gateway does not drain, and the disk has space.
+    fn check_accepts_changes<E>(&self) -> Result<(), E>
+    where
+        E: From<ProcessError> + From<SessionError>,
+    {
+        if self.is_draining() {
+            return Err(ProcessError::DRAINING.into());
+        }
+        if self.context.log.storage_full() {
+            return Err(SessionError::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    /// Saves the mark of `Turns::return_unsent` after all other commits of this actor.
+    pub(super) async fn save_unsent(&self) {
+        let Some(unsent) = self.turns.unsent_head() else {
+            return;
+        };
+        let session = self.journal.session();
+        let key = record::numbered_key(session, unsent.prompt_id.number());
+        let mut records = Records::default();
+        unsent.put_at(key, &mut records);
+        if let Err(error) = self.context.log.write(records).await {
+            tracing::warn!(%session, %error, "could not keep an unsent prompt for the next start");
+        }
+    }
+
+    /// Puts every prompt without an end into the queue, in order, and returns the prompts that fail.
+    /// `restore`: prompts that were not sent may run.
+    pub(super) async fn restore_queue(
+        &mut self,
+        restore: bool,
+    ) -> Result<Vec<(PromptId, Problem)>, SessionError> {
+        let record = self.journal.record();
+        let open: Vec<_> = record
+            .prompt_id
+            .iter()
+            .chain(&record.queued)
+            .copied()
+            .collect();
+        let session = record.session_id;
+        let mut failed = Vec::new();
+        let mut queued = Vec::new();
+        for prompt in open {
+            let stored = self.context.read_numbered(session, prompt.number()).await?;
+            let Some(record) = stored.filter(|record: &PromptRecord| !record.status.has_ended())
+            else {
+                continue;
+            };
+            let outcome = if restore {
+                self.restored_blocks(&record).await?
+            } else {
+                Err(interrupted())
+            };
+            let blocks = outcome.unwrap_or_else(|problem| {
+                failed.push((prompt, problem));
+                RawValue::NULL.to_owned()
+            });
+            queued.push(prompt);
+            self.turns.enqueue(Queued::restored(record, blocks));
+        }
+        let restored = queued.len() - failed.len();
+        self.journal.update(|record| {
+            record.prompt_id = None;
+            record.queued = queued;
+        });
+        if restored > 0 {
+            tracing::info!(session = %self.journal.session(), restored, "queued prompts were restored");
+        }
+        Ok(failed)
+    }
+
+    /// The blocks of a prompt that may still run, or the problem with which it fails.
+    async fn restored_blocks(
+        &self,
+        record: &PromptRecord,
+    ) -> Result<Result<Box<RawValue>, Problem>, SessionError> {
+        // A prompt to a member is sent only after the commit that names the process.
+        let session = self.journal.record();
+        let is_unsent =
+            record.unsent || (session.channel.is_none() && self.binding.spec().is_member());
+        if record.status != PromptStatus::Queued && !is_unsent {
+            return Ok(Err(interrupted()));
+        }
+        let tenant = session.tenant();
+        let editor = record.edit.as_ref().map(|edit| &edit.by);
+        if [Some(&record.by), editor]
+            .into_iter()
+            .flatten()
+            .any(|by| !self.context.may_prompt.allows(&tenant, by))
+        {
+            let detail = "the key that sent or edited the prompt was revoked, or no longer has the scope prompt";
+            return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));
+        }
+        if self.is_old(record.created_at) {
+            return Ok(Err(expired(self)));
+        }
+        let blocks = prompt_blocks(self.journal.log(), record.content_seq()).await?;
+        Ok(blocks.ok_or_else(|| {
+            let detail =
+                "the gateway was restarted, and the log no longer has the content of the prompt";
+            Problem::new(ProblemCode::Interrupted, detail)
+        }))
+    }
+}
+
+fn interrupted() -> Problem {
+    let detail = "the gateway was restarted, or failed, while the turn was running or waiting";
+    Problem::new(ProblemCode::Interrupted, detail)
+}
+
+fn expired(actor: &Actor) -> Problem {
+    let age = actor.context.limits.queued_prompt_max_age.as_secs_f64();
+    let detail =
+        format!("the prompt waited for longer than queued_prompt_max_age ({age} s); send it again");
+    Problem::new(ProblemCode::PromptExpired, detail)
 }

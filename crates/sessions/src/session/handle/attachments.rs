@@ -36,10 +36,8 @@ pub(super) async fn append_attachments(
         .as_deref()
         .map(PromptCapabilities::parse_any_version)
         .unwrap_or_default();
-    let (room, text) = (
-        context.limits.max_prompt_bytes,
-        context.limits.max_attached_text_bytes,
-    );
+    let room = context.limits.max_prompt_bytes;
+    let text = context.limits.max_attached_text_bytes;
     let work = move || {
         let mut chooser = BlockBuilder {
             accepts: takes,
@@ -97,37 +95,34 @@ impl BlockBuilder {
             None => self.choose_kind(&file, media).map_err(rejected)?,
         };
         let uri = file_uri(&file.path.to_string_lossy());
-        let content = || file.file.read(self.remaining_bytes as u64);
-        let block = match kind {
-            AttachAs::ResourceLink => {
-                let size = file.file.stat.size;
-                FileBlock::ResourceLink {
-                    uri: &uri,
-                    name: &name,
-                    mime_type: media,
-                    size,
-                }
-                .to_raw()
-            }
-            AttachAs::Resource => resource(&content().map_err(rejected)?, &uri, media),
-            AttachAs::Image => {
-                let data = STANDARD.encode(content().map_err(rejected)?);
-                FileBlock::Image {
-                    data,
-                    mime_type: media.unwrap_or_default(),
-                    uri: &uri,
-                }
-                .to_raw()
-            }
-            AttachAs::Audio => {
-                let data = STANDARD.encode(content().map_err(rejected)?);
-                FileBlock::Audio {
-                    data,
-                    mime_type: media.unwrap_or_default(),
-                }
-                .to_raw()
-            }
+        let bytes = if kind == AttachAs::ResourceLink {
+            Vec::new()
+        } else {
+            let content = file.file.read(self.remaining_bytes as u64);
+            content.map_err(rejected)?
         };
+        let mime_type = media.unwrap_or_default();
+        let block = match kind {
+            AttachAs::ResourceLink => FileBlock::ResourceLink {
+                uri: &uri,
+                name: &name,
+                mime_type: media,
+                size: file.file.stat.size,
+            },
+            AttachAs::Resource => FileBlock::Resource {
+                resource: resource(&bytes, &uri, media),
+            },
+            AttachAs::Image => FileBlock::Image {
+                data: STANDARD.encode(&bytes),
+                mime_type,
+                uri: &uri,
+            },
+            AttachAs::Audio => FileBlock::Audio {
+                data: STANDARD.encode(&bytes),
+                mime_type,
+            },
+        };
+        let block = block.to_raw();
         // Add one byte for the comma between two blocks.
         self.remaining_bytes = self
             .remaining_bytes
@@ -189,8 +184,8 @@ impl BlockBuilder {
     }
 }
 
-fn resource(bytes: &[u8], uri: &str, mime_type: Option<&str>) -> Box<RawValue> {
-    let resource = match text(bytes) {
+fn resource<'a>(bytes: &'a [u8], uri: &'a str, mime_type: Option<&'a str>) -> FileContent<'a> {
+    match text(bytes) {
         Some(text) => FileContent::Text {
             uri,
             text,
@@ -201,8 +196,7 @@ fn resource(bytes: &[u8], uri: &str, mime_type: Option<&str>) -> Box<RawValue> {
             blob: STANDARD.encode(bytes),
             mime_type,
         },
-    };
-    FileBlock::Resource { resource }.to_raw()
+    }
 }
 
 fn too_large(at: usize) -> InputError {

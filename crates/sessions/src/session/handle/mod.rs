@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use self::attachments::append_attachments;
 use crate::session::actor::{Actor, ActorEntry, send_reply};
 use crate::session::baselines::OpenBaseline;
 use crate::session::command::{Answer, ClientCall, PromptRequest, Reply};
@@ -24,13 +25,11 @@ use crate::session::idempotency::Claim;
 use crate::session::query::SessionQuery;
 use crate::session::record::{IdempotencyRecord, RequestRecord};
 use crate::session::requests::answers;
-use crate::session::stored;
 use crate::session::validation::{check_metadata, check_supported, check_title, parse_servers};
-use base::types::{
-    Author, CancelCause, LimitExceeded, Principal, PromptId, RequestId, SessionId, TerminalId,
-};
+use base::types::{Author, LimitExceeded, Principal, PromptId, RequestId, SessionId, TerminalId};
 use events::api::{
-    Attachment, McpServer, PendingRequest, Prompt, RequestedContext, Session, SessionPatch,
+    Attachment, CancelCause, McpServer, PendingRequest, Prompt, RequestedContext, Session,
+    SessionPatch,
 };
 use log::eventlog::SessionLog;
 use wire::acp::TraceContext;
@@ -89,7 +88,23 @@ impl SessionHandle {
             .await
     }
 
-    /// The same for a command that may reply later. Loads the session again if its actor has stopped.
+    /// Like `run`, but returns the result only when all events of the command are durable.
+    async fn run_durable<T, E>(
+        &self,
+        command: impl FnOnce(&mut Actor) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<SessionError> + Send + 'static,
+    {
+        let (result, seq) = self
+            .run(|actor| Ok::<_, E>((command(actor)?, actor.journal.appended())))
+            .await?;
+        self.wait_durable(seq).await?;
+        Ok(result)
+    }
+
+    /// Like `run`, for a command that may reply later. Loads the session again if its actor has stopped.
     async fn request<T, E>(
         &self,
         command: impl FnOnce(&mut Actor, Reply<T, E>) + Send + 'static,
@@ -138,11 +153,11 @@ impl SessionHandle {
     }
 
     async fn wait_durable(&self, seq: u64) -> Result<(), SessionError> {
-        stored::wait_durable(self.context(), self.log(), seq).await
+        self.context().wait_durable(self.log(), seq).await
     }
 
     async fn wait_durable_or_full(&self, seq: u64) -> Result<bool, SessionError> {
-        stored::wait_durable_or_full(self.context(), self.log(), seq).await
+        self.context().wait_durable_or_full(self.log(), seq).await
     }
 
     /// The current snapshot. While the disk accepts no commits: the snapshot as of the last commit.
@@ -181,10 +196,8 @@ impl SessionHandle {
             check_metadata(metadata)?;
         }
         let by = by.clone();
-        let patch = move |actor: &mut Actor| actor.patch(&by, &patch, if_match.as_deref());
-        let (session, seq) = self.run(patch).await?;
-        self.wait_durable(seq).await?;
-        Ok(session)
+        self.run_durable(move |actor| actor.patch(&by, &patch, if_match.as_deref()))
+            .await
     }
 
     /// Attaches a process to the session. Reopens a closed session. With a new context, the agent begins a conversation without
@@ -211,13 +224,12 @@ impl SessionHandle {
         if servers.is_empty() {
             return Ok(());
         }
-        let (context, record) = (self.context(), self.query().record().await?);
-        let stats = context.pool.agent_stats(&record.agent, &by.tenant);
-        let spec = context.catalogue.agent(&record.agent);
-        if let (Some(spec), Some(initialized)) =
-            (spec, stats.and_then(|(_, initialized)| initialized))
+        let context = self.context();
+        let record = self.query().record().await?;
+        if let Some(spec) = context.catalogue.agent(&record.agent)
+            && let Some(known) = context.initialized(&record.agent, &by.tenant)
         {
-            check_supported(&spec, (&[], &servers), &[], &initialized.capabilities)?;
+            check_supported(&spec, &[], &servers, &[], &known.capabilities)?;
         }
         let bring = move |actor: &mut Actor| {
             actor.bring_servers(servers);
@@ -232,10 +244,11 @@ impl SessionHandle {
         trace: Option<TraceContext>,
     ) -> Result<Session, SessionError> {
         let by = by.clone();
-        let close =
-            move |actor: &mut Actor| Ok::<_, SessionError>(actor.close(&by, trace.as_ref()));
-        let seq = self.run(close).await?;
-        self.wait_durable(seq).await?;
+        let close = move |actor: &mut Actor| {
+            actor.close(&by, trace.as_ref());
+            Ok::<_, SessionError>(())
+        };
+        self.run_durable(close).await?;
         self.snapshot().await
     }
 
@@ -295,7 +308,7 @@ impl SessionHandle {
         answer: Answer,
     ) -> Result<(), AnswerError> {
         match self.answer_once(by.clone(), client, request, answer).await {
-            Ok(seq) => Ok(self.wait_durable(seq).await?),
+            Ok(()) => Ok(()),
             Err(error @ AnswerError::Resolved(_)) => {
                 // A crash could still undo the other answer, so it must be durable before the client sees it.
                 self.wait_durable(self.entry.log.appended()).await?;
@@ -328,7 +341,7 @@ impl SessionHandle {
         client: Option<&str>,
         request: RequestId,
         answer: Answer,
-    ) -> Result<u64, AnswerError> {
+    ) -> Result<(), AnswerError> {
         let asked = self.pending(request).await?;
         if asked.acp_client.is_some() && asked.acp_client.as_deref() != client {
             let detail = "only the ACP client that started the turn can answer this request";
@@ -340,7 +353,7 @@ impl SessionHandle {
             .shutdown
             .spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await??;
-        self.run(move |actor| actor.answer(&by, request, outcome))
+        self.run_durable(move |actor| actor.answer(&by, request, outcome))
             .await
     }
 
@@ -361,8 +374,8 @@ impl SessionHandle {
 
     /// Kills the command of a terminal. Does nothing if the command has ended.
     pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), PartError> {
-        let seq = self.run(move |actor| actor.kill_terminal(terminal)).await?;
-        Ok(self.wait_durable(seq).await?)
+        self.run_durable(move |actor| actor.kill_terminal(terminal))
+            .await
     }
 
     /// The tail of the stderr of the session's process. Empty if no process is attached.
@@ -387,9 +400,22 @@ impl SessionHandle {
         };
         let handle = self.clone();
         let owner = by.clone();
-        let act = async move |claim| {
+        let act = async move |claim: Option<Claim>| {
             count()?;
-            handle.prompt_once(owner, request, claim).await
+            let mut request = request;
+            let files = std::mem::take(&mut request.attachments);
+            request.blocks =
+                append_attachments(handle.context(), handle.query(), request.blocks, files).await?;
+            handle.context().take_baseline(handle.id()).await;
+            let (prompt, first_seq) = handle
+                .run_durable(move |actor| actor.prompt(&owner, request, claim.as_ref()))
+                .await?;
+            Ok(AdmittedPrompt {
+                prompt,
+                first_seq,
+                last_seq: None,
+                replayed: false,
+            })
         };
         let admitted = self.context().once(by, key, replay, act).await?;
         Ok(admitted.response)
@@ -411,33 +437,6 @@ impl SessionHandle {
         })
     }
 
-    async fn prompt_once(
-        &self,
-        by: Principal,
-        mut request: PromptRequest,
-        claim: Option<Claim>,
-    ) -> Result<AdmittedPrompt, PromptError> {
-        let attachments = std::mem::take(&mut request.attachments);
-        request.blocks = attachments::append_attachments(
-            self.context(),
-            self.query(),
-            request.blocks,
-            attachments,
-        )
-        .await?;
-        self.context().take_baseline(self.id()).await;
-        let (prompt, first_seq) = self
-            .run(move |actor| actor.prompt(&by, request, claim.as_ref()))
-            .await?;
-        self.wait_durable(first_seq).await?;
-        Ok(AdmittedPrompt {
-            prompt,
-            first_seq,
-            last_seq: None,
-            replayed: false,
-        })
-    }
-
     /// Changes the content and the place of a queued prompt. Returns its state when the change is durable.
     pub async fn change_prompt(
         &self,
@@ -447,22 +446,16 @@ impl SessionHandle {
         before: Option<Option<PromptId>>,
     ) -> Result<Prompt, QueueError> {
         let blocks = match edit {
-            Some((blocks, files)) => Some(
-                attachments::append_attachments(self.context(), self.query(), blocks, files)
-                    .await?,
-            ),
+            Some((blocks, files)) => {
+                Some(append_attachments(self.context(), self.query(), blocks, files).await?)
+            }
             None => None,
         };
         let by = by.clone();
-        let seq = self
-            .run(move |actor| actor.change_prompt(&by, prompt, blocks, before))
+        self.run_durable(move |actor| actor.change_prompt(&by, prompt, blocks, before))
             .await?;
-        self.wait_durable(seq).await?;
-        Ok(self
-            .query()
-            .prompt_state(prompt)
-            .await?
-            .ok_or(NotFound("turn"))?)
+        let state = self.query().prompt_state(prompt).await?;
+        Ok(state.ok_or(NotFound("turn"))?)
     }
 
     /// Waits until the turn ends. `None` if it does not end within `limit`.
@@ -483,12 +476,9 @@ impl SessionHandle {
                 .await?
                 .ok_or(NotFound("turn"))?;
             if record.status.has_ended() {
-                return Ok(Some(
-                    self.query()
-                        .prompt_with_text(&record, self.log().committed())
-                        .await?
-                        .0,
-                ));
+                let committed = self.log().committed();
+                let (prompt, _) = self.query().prompt_with_text(&record, committed).await?;
+                return Ok(Some(prompt));
             }
             match tokio::time::timeout_at(deadline, ends.changed()).await {
                 Ok(Ok(())) => {}

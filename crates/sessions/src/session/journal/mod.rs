@@ -11,7 +11,7 @@ mod quota;
 
 use std::time::Duration;
 
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use tokio::time::Instant;
 
 use self::quota::Quota;
@@ -19,16 +19,19 @@ pub(super) use self::quota::Quotas;
 use super::idempotency::Claim;
 use super::metadata_index::MetadataIndex;
 use super::record::{
-    self, FoldRecord, OutputPosition, PromptRecord, RequestRecord, SessionRecord, TerminalRecord,
-    put_open,
+    self, FoldRecord, OutputPosition, PromptRecord, RequestRecord, SessionRecord, Stored,
+    TerminalRecord, put_open,
 };
 use super::validation::Origin;
+use crate::limits::Limits;
 use crate::transcript::SessionFold;
-use base::types::{Ids, Limits, PromptId, RequestId, SessionId, TerminalId, Timestamp};
+use agents::agent::AgentSpec;
+use base::types::{Ids, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 use events::api::{PendingRequest, Session, SessionState};
 use events::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
 use log::eventlog::{Group, Records, SessionLog, Summary};
-use log::store::{Delete, Run, Table};
+use log::store::{RecordState, Run, Table};
+use wire::acp::ModePolicy;
 
 /// The approximate number of events after which the session's record is saved within a turn. It limits the
 /// events to fold after a crash.
@@ -38,7 +41,10 @@ pub(super) struct Journal {
     log: SessionLog,
     ids: Ids,
     record: SessionRecord,
-    stored: StoredKeys,
+    /// The index entries of the record, as last written.
+    stored_index: Option<Vec<u8>>,
+    stored_agent_session: Option<Vec<u8>>,
+    stored_metadata: MetadataIndex,
     fold: SessionFold,
     /// Whether the fold changed after its record was written.
     fold_changed: bool,
@@ -51,27 +57,17 @@ pub(super) struct Journal {
     erased: bool,
 }
 
-/// The index entries of the session's record, as last written.
-struct StoredKeys {
-    index: Option<Vec<u8>>,
-    agent_session: Option<Vec<u8>>,
-    metadata: MetadataIndex,
-}
-
 impl Journal {
     /// The journal of a session that is not stored yet.
     pub(super) fn new(log: SessionLog, ids: Ids, record: SessionRecord, quotas: &Quotas) -> Self {
         let quota = quotas.take(record.session_id);
-        let stored = StoredKeys {
-            index: None,
-            agent_session: None,
-            metadata: MetadataIndex::empty(),
-        };
         Self {
             log,
             ids,
             record,
-            stored,
+            stored_index: None,
+            stored_agent_session: None,
+            stored_metadata: MetadataIndex::empty(),
             fold: SessionFold::default(),
             fold_changed: true,
             agent_busy: false,
@@ -98,18 +94,16 @@ impl Journal {
         folded: Option<FoldRecord>,
         quotas: &Quotas,
     ) -> (Self, u64) {
-        let stored = StoredKeys {
-            index: Some(record.index_key()),
-            agent_session: record.agent_session_key(),
-            metadata: MetadataIndex::of(&record),
-        };
         let mut journal = Self {
-            stored,
+            stored_index: Some(record.index_key()),
+            stored_agent_session: record.agent_session_key(),
+            stored_metadata: MetadataIndex::of(&record),
             ..Self::new(log, ids, record, quotas)
         };
         let mut seq = 0;
         if let Some(folded) = folded {
-            (journal.fold, journal.fold_changed) = (folded.fold, false);
+            journal.fold = folded.fold;
+            journal.fold_changed = false;
             // The session's record may be newer. No event between the two positions has changed the fold.
             seq = folded.seq.max(journal.record.seq);
         }
@@ -132,6 +126,15 @@ impl Journal {
 
     pub(super) fn fold(&self) -> &SessionFold {
         &self.fold
+    }
+
+    /// The modes that this entry denies, with the modes and options that the agent has reported.
+    pub(super) fn mode_policy<'a>(&'a self, entry: &'a AgentSpec) -> ModePolicy<'a> {
+        ModePolicy {
+            denied: &entry.settings.denied_modes,
+            modes: self.fold.modes.as_deref(),
+            config_options: self.fold.config_options.as_deref(),
+        }
     }
 
     pub(super) fn log(&self) -> &SessionLog {
@@ -208,7 +211,7 @@ impl Journal {
     /// Changes the metadata of the record in memory, and its index with it.
     pub(super) fn set_metadata(&mut self, metadata: serde_json::Map<String, serde_json::Value>) {
         self.record.metadata = metadata;
-        self.stored.metadata.changed();
+        self.stored_metadata.changed();
     }
 
     /// Changes the fold. `change` returns whether the fold has changed.
@@ -233,7 +236,8 @@ impl Journal {
         change: impl FnOnce(u64, &mut Change<'_>),
     ) -> u64 {
         let seq = self.log.appended() + 1;
-        let (mut records, now) = (Records::default(), self.ids.now());
+        let mut records = Records::default();
+        let now = self.ids.now();
         change(
             seq,
             &mut Change {
@@ -270,11 +274,6 @@ impl Journal {
         self.write(None, &event, records)
     }
 
-    /// Folds the blocks of an accepted prompt. The first one gives the session its title until there is another.
-    pub(super) fn fold_prompt(&mut self, blocks: &RawValue) {
-        self.fold_with(|fold| fold.prompted(blocks));
-    }
-
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
         self.fold_with(|fold| fold.changed(&event.changed_members()));
         self.append_with(None, event, |_, _| {})
@@ -290,7 +289,8 @@ impl Journal {
         events: impl Iterator<Item = Event<'a>> + Clone,
         now: Instant,
     ) -> usize {
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         for event in events.clone() {
             count += 1;
             bytes += event.members.len();
@@ -312,7 +312,9 @@ impl Journal {
     /// before the output is acknowledged.
     pub(super) fn end_group(&self, group: Group, position: OutputPosition) -> u64 {
         if !self.erased {
-            group.put(position.records(self.record.session_id));
+            let mut records = Records::default();
+            position.put_at(record::session_key(self.record.session_id), &mut records);
+            group.put(records);
         }
         self.appended()
     }
@@ -320,7 +322,7 @@ impl Journal {
     /// Saves the record without an event. The position up to which it is exact stays the same.
     pub(super) fn save_record(&mut self) {
         let mut records = Records::default();
-        self.record.put(self.stored.index.as_deref(), &mut records);
+        self.record.put(self.stored_index.as_deref(), &mut records);
         self.log.put(records);
     }
 
@@ -328,24 +330,19 @@ impl Journal {
     pub(super) fn erase(&mut self, by: &str) -> u64 {
         let id = self.record.session_id;
         let mut records = Records::default();
-        let mut gone = |table, key| records.deletes.push(Delete { table, key });
+        let mut gone = |table, key| records.changed.push(RecordState::absent(table, key));
         gone(Table::Session, record::session_key(id));
         gone(Table::Fold, record::session_key(id));
         gone(Table::OutputPosition, record::session_key(id));
         gone(Table::SessionIndex, self.record.index_key());
-        if let Some(key) = self.stored.index.take() {
+        if let Some(key) = self.stored_index.take() {
             gone(Table::SessionIndex, key);
         }
-        for key in self
-            .stored
-            .agent_session
-            .take()
-            .into_iter()
-            .chain(self.record.agent_session_key())
-        {
+        let stored = self.stored_agent_session.take().into_iter();
+        for key in stored.chain(self.record.agent_session_key()) {
             gone(Table::AgentSession, key);
         }
-        for key in self.stored.metadata.take() {
+        for key in self.stored_metadata.take() {
             gone(Table::SessionMetadata, key);
         }
         for (table, last) in [
@@ -386,18 +383,18 @@ impl Journal {
         self.record.updated_at = now;
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.seq = seq;
-        self.record.put(self.stored.index.as_deref(), records);
+        self.record.put(self.stored_index.as_deref(), records);
         self.record
-            .put_agent_session(&mut self.stored.agent_session, records);
-        self.stored.index = Some(self.record.index_key());
-        self.stored.metadata.put(&self.record, records);
+            .put_agent_session(&mut self.stored_agent_session, records);
+        self.stored_index = Some(self.record.index_key());
+        self.stored_metadata.put(&self.record, records);
         // If the fold did not change, its stored record stays valid up to the position `SessionRecord::seq`.
         if std::mem::take(&mut self.fold_changed) {
             FoldRecord {
                 seq,
                 fold: self.fold.clone(),
             }
-            .put(self.record.session_id, records);
+            .put_at(record::session_key(self.record.session_id), records);
         }
         put_open(self.record.session_id, self.is_open(), records);
         records.summary = self.record.is_listed().then(|| {
@@ -425,6 +422,11 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
+    fn put(&mut self, number: u32, record: &impl Stored) {
+        let key = record::numbered_key(self.record.session_id, number);
+        record.put_at(key, self.records);
+    }
+
     /// Adds a prompt that waits behind another one.
     pub(super) fn queue_prompt(&mut self, prompt: &PromptRecord) {
         self.record.last_prompt = self.record.last_prompt.max(prompt.prompt_id.number());
@@ -459,34 +461,34 @@ impl Change<'_> {
     }
 
     pub(super) fn put_prompt(&mut self, prompt: &PromptRecord) {
-        prompt.put(self.record.session_id, self.records);
+        self.put(prompt.prompt_id.number(), prompt);
     }
 
     pub(super) fn open_request(&mut self, id: RequestId, request: &RequestRecord) {
         self.record.last_request = self.record.last_request.max(id.number());
         self.record.open_requests.push(id);
         self.record.last_activity_at = self.now;
-        request.put(self.record.session_id, id, self.records);
+        self.put(id.number(), request);
     }
 
     pub(super) fn resolve_request(&mut self, id: RequestId, request: &RequestRecord) {
         self.record.open_requests.retain(|open| *open != id);
         self.record.last_activity_at = self.now;
-        request.put(self.record.session_id, id, self.records);
+        self.put(id.number(), request);
     }
 
     pub(super) fn open_terminal(&mut self, terminal: &TerminalRecord) {
         let id = terminal.shown.terminal_id;
         self.record.last_terminal = self.record.last_terminal.max(id.number());
         self.record.open_terminals.push(id);
-        terminal.put(self.record.session_id, self.records);
+        self.put(terminal.shown.terminal_id.number(), terminal);
     }
 
     pub(super) fn close_terminal(&mut self, terminal: &TerminalRecord) {
         self.record
             .open_terminals
             .retain(|open| *open != terminal.shown.terminal_id);
-        terminal.put(self.record.session_id, self.records);
+        self.put(terminal.shown.terminal_id.number(), terminal);
     }
 
     pub(super) fn put_claim(&mut self, claim: &Claim, prompt: Option<PromptId>) {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::{Limits, SessionId};
+use base::types::SessionId;
 
 /// The length of a quota window. A window begins with its first event.
 const HOUR: Duration = Duration::from_hours(1);
@@ -123,7 +124,8 @@ mod tests {
 
     #[test]
     fn evicts_smallest_quota_first() {
-        let (quotas, now) = (Quotas::default(), Instant::now());
+        let quotas = Quotas::default();
+        let now = Instant::now();
         let id = |number| SessionId::from_uuid(uuid::Uuid::from_u128(number));
         let keep = |number, bytes, since| {
             quotas.store_limited(

@@ -4,13 +4,12 @@ use crate::session::context::Context;
 use crate::session::error::{AgentSessionsError, InputError, SessionError};
 use crate::session::folders::{self, OUTSIDE_REMOTE_FOLDERS};
 use crate::session::record::agent_session_prefix;
-use agents::agent::{AgentFailure, AgentSpec, RemoteFolders};
+use agents::agent::{AgentFailure, AgentSpec};
 use agents::pool::ShortLeaseError;
 use base::types::{AgentName, Principal, SessionId};
 use events::api::{AgentSession, AgentSessionList};
 use log::store::Table;
 use wire::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext, method};
-use workspace::Workspaces;
 
 /// The number of bytes of a session id at the end of a key.
 const ID_BYTES: usize = 16;
@@ -44,12 +43,13 @@ pub(crate) async fn list(
     context: &Context,
     by: &Principal,
     spec: &AgentSpec,
-    (cwd, cursor): (Option<String>, Option<&str>),
+    cwd: Option<String>,
+    cursor: Option<&str>,
     trace: Option<&TraceContext>,
 ) -> Result<AgentSessionList, AgentSessionsError> {
-    let resolver = FolderResolver::new(context, spec);
-    let resolve = move || cwd.map(|cwd| resolver.resolve("cwd", &cwd)).transpose();
-    let cwd = context.shutdown.spawn_blocking(resolve).await??;
+    let resolve = folder_resolver(context, spec);
+    let resolve_cwd = move || cwd.map(|cwd| resolve("cwd", &cwd)).transpose();
+    let cwd = context.shutdown.spawn_blocking(resolve_cwd).await??;
     let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
     let mut visit = context
         .pool
@@ -57,7 +57,11 @@ pub(crate) async fn list(
         .await?;
     let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
     let result = visit
-        .call(method::SESSION_LIST, &params, context.limits.call_timeout)
+        .call(
+            method::SESSION_LIST,
+            &params,
+            context.pool.limits().call_timeout,
+        )
         .await;
     let result = result.map_err(ShortLeaseError::from)?;
     visit.release_untouched();
@@ -70,9 +74,8 @@ pub(crate) async fn list(
         .iter()
         .map(|listed| listed.cwd.to_string())
         .collect();
-    let resolver = FolderResolver::new(context, spec);
-    let below_root =
-        move |folder: &String| folder.starts_with('/') && resolver.resolve("", folder).is_ok();
+    let resolve = folder_resolver(context, spec);
+    let below_root = move |folder: &String| folder.starts_with('/') && resolve("", folder).is_ok();
     let look = move || folders.iter().map(below_root).collect::<Vec<bool>>();
     let inside = context.shutdown.spawn_blocking(look).await?;
     let mut sessions = Vec::new();
@@ -102,26 +105,20 @@ pub(crate) async fn list(
     })
 }
 
-struct FolderResolver {
-    workspaces: Workspaces,
-    remote: Option<RemoteFolders>,
-}
-
-impl FolderResolver {
-    fn new(context: &Context, spec: &AgentSpec) -> Self {
-        Self {
-            workspaces: context.workspaces.clone(),
-            remote: spec.endpoint.remote_folders().cloned(),
-        }
-    }
-
-    /// Blocks on the file system if the agent runs on this host.
-    fn resolve(&self, pointer: &str, folder: &str) -> Result<String, InputError> {
-        if let Some(remote) = &self.remote {
+/// Resolves a folder of the agent. Its first argument names the field in the error. Blocks on the file system if the agent runs
+/// on this host.
+fn folder_resolver(
+    context: &Context,
+    spec: &AgentSpec,
+) -> impl Fn(&str, &str) -> Result<String, InputError> + use<> {
+    let workspaces = context.workspaces.clone();
+    let remote = spec.endpoint.remote_folders().cloned();
+    move |pointer, folder| {
+        if let Some(remote) = &remote {
             let outside = || InputError::invalid(pointer, OUTSIDE_REMOTE_FOLDERS);
             return remote.folder(Some(folder)).ok_or_else(outside);
         }
-        let real = folders::resolve(&self.workspaces, pointer, folder)?;
+        let real = folders::resolve(&workspaces, pointer, folder)?;
         Ok(real.to_string_lossy().into_owned())
     }
 }

@@ -12,7 +12,7 @@ use crate::session::metadata_index::{prefix, text};
 use crate::session::record::{self, SessionRecord, SessionRecordView, session_key};
 use base::types::{AgentName, Principal, SessionId, Tenant};
 use events::api::{SessionList, SessionState};
-use log::eventlog::{RecordPages, tenant_prefix};
+use log::eventlog::{RecordPages, Selected, tenant_prefix};
 use log::store::Table;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl ListOrder {
         }
     }
 
-    /// The beginning of each key of the tenant. The keys of `Session` are those of all tenants.
+    /// The common prefix of the tenant's keys. It is empty for `Table::Session`, whose keys contain no tenant.
     fn prefix(self, tenant: &Tenant) -> Vec<u8> {
         match self {
             Self::Updated => tenant_prefix(tenant),
@@ -98,7 +98,7 @@ pub(crate) async fn list(
     };
     let epoch = context.log.epoch();
     let summary = |record: &SessionRecord| record.summary(epoch.of_session(record.session_id));
-    let sessions = found.records.iter().map(summary).collect();
+    let sessions = found.entries.iter().map(summary).collect();
     Ok(SessionList {
         sessions,
         next_cursor: found.next.map(|key| URL_SAFE_NO_PAD.encode(key)),
@@ -106,17 +106,12 @@ pub(crate) async fn list(
     })
 }
 
-struct ListPage {
-    records: Vec<SessionRecord>,
-    next: Option<Vec<u8>>,
-}
-
 async fn list_candidates(
     context: &Context,
     query: &ListQuery,
     candidates: &BTreeSet<SessionId>,
     after: Option<Vec<u8>>,
-) -> Result<ListPage, SessionError> {
+) -> Result<Selected<SessionRecord>, SessionError> {
     let keys = candidates.iter().map(|id| session_key(*id)).collect();
     let stored = context.log.get_all(Table::Session, keys).await?;
     let mut fitting = BTreeMap::new();
@@ -130,9 +125,9 @@ async fn list_candidates(
     let mut page = fitting
         .into_iter()
         .filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
-    let (keys, records): (Vec<_>, Vec<_>) = page.by_ref().take(query.limit).unzip();
+    let (keys, entries): (Vec<_>, Vec<_>) = page.by_ref().take(query.limit).unzip();
     let next = page.next().and_then(|_| keys.last().cloned());
-    Ok(ListPage { records, next })
+    Ok(Selected { entries, next })
 }
 
 async fn scan(
@@ -140,7 +135,7 @@ async fn scan(
     query: &ListQuery,
     tenant: &Tenant,
     after: Option<Vec<u8>>,
-) -> Result<ListPage, SessionError> {
+) -> Result<Selected<SessionRecord>, SessionError> {
     let order = query.order;
     // One record more than requested shows whether there is another page.
     let size = if query.has_filter() {
@@ -160,10 +155,7 @@ async fn scan(
     let next = found
         .next
         .map(|key| order.position(key, found.entries.last()));
-    Ok(ListPage {
-        records: found.entries,
-        next,
-    })
+    Ok(Selected { next, ..found })
 }
 
 fn decode_cursor(cursor: &str, order: ListOrder, tenant: &Tenant) -> Result<Vec<u8>, InputError> {
@@ -256,7 +248,7 @@ pub(super) async fn candidates(
         };
         let ids = rows.iter().filter_map(|(key, _)| id(key));
         found = Some(match found {
-            Some(former) => ids.filter(|id| former.contains(id)).collect(),
+            Some(found) => ids.filter(|id| found.contains(id)).collect(),
             None => ids.collect(),
         });
         if found.as_ref().is_some_and(BTreeSet::is_empty) {

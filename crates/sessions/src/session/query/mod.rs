@@ -9,10 +9,9 @@ pub(super) mod list;
 pub use list::{ListOrder, ListQuery, MetadataFilter};
 use serde_json::value::RawValue;
 
-use super::context::Context;
+use super::context::{self, Context, FOLD_PAGE_BYTES};
 use super::error::SessionError;
 use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, TerminalRecord};
-use super::stored::{self, agent_spec, read_record};
 use crate::transcript::{OutputFold, SessionFold, TurnFold};
 use base::types::{PromptId, RequestId, SessionId, TerminalId};
 use events::api::{
@@ -20,7 +19,6 @@ use events::api::{
 };
 use events::event::EventRef;
 use log::eventlog::SessionLog;
-use log::store::Table;
 use wire::acp::ModePolicy;
 
 /// Reads one session. Every result reflects only committed events.
@@ -40,8 +38,7 @@ impl<'a> SessionQuery<'a> {
     }
 
     pub(super) async fn record(self) -> Result<SessionRecord, SessionError> {
-        let record =
-            read_record(self.context, Table::Session, record::session_key(self.id())).await?;
+        let record = self.context.read_session(self.id()).await?;
         record.ok_or(SessionError::NoSuchSession)
     }
 
@@ -55,10 +52,7 @@ impl<'a> SessionQuery<'a> {
     ) -> Result<(u64, usize), SessionError> {
         let mut read = 0;
         while seq < last {
-            let runs = self
-                .log
-                .read(seq, self.context.limits.store_page_bytes)
-                .await?;
+            let runs = self.log.read(seq, FOLD_PAGE_BYTES).await?;
             let Some(end) = runs.last() else { break };
             seq = end.last_seq.min(last);
             read += runs.iter().map(|run| run.frames.len()).sum::<usize>();
@@ -67,10 +61,6 @@ impl<'a> SessionQuery<'a> {
             }
         }
         Ok((seq, read))
-    }
-
-    async fn wait_durable(self, seq: u64) -> Result<(), SessionError> {
-        stored::wait_durable(self.context, self.log, seq).await
     }
 }
 
@@ -84,9 +74,8 @@ impl SessionQuery<'_> {
     /// The last committed snapshot of the session.
     pub(super) async fn snapshot(self) -> Result<Session, SessionError> {
         let record = self.record().await?;
-        let folded =
-            read_record::<FoldRecord>(self.context, Table::Fold, record::session_key(self.id()))
-                .await?;
+        let key = record::session_key(self.id());
+        let folded = self.context.read::<FoldRecord>(key).await?;
         // Up to the position in the session's record, no event has changed the fold.
         let (mut fold, seq) = match folded {
             Some(FoldRecord { seq, fold }) => (fold, seq.max(record.seq)),
@@ -96,7 +85,7 @@ impl SessionQuery<'_> {
             .fold_events(seq, u64::MAX, |event| _ = fold.event(event))
             .await?;
         let requests = self.open_requests(&record).await?;
-        let spec = agent_spec(self.context, &record);
+        let spec = self.context.agent_spec(&record);
         let modes = ModePolicy {
             denied: &spec.settings.denied_modes,
             modes: fold.modes.as_deref(),
@@ -129,12 +118,8 @@ impl SessionQuery<'_> {
         self,
         request: RequestId,
     ) -> Result<Option<RequestRecord>, SessionError> {
-        read_record(
-            self.context,
-            Table::Request,
-            record::numbered_key(self.id(), request.number()),
-        )
-        .await
+        let number = request.number();
+        self.context.read_numbered(self.id(), number).await
     }
 }
 
@@ -152,16 +137,14 @@ impl SessionQuery<'_> {
         before: Option<PromptId>,
         limit: usize,
     ) -> Result<PromptList, SessionError> {
-        let (mut prompts, mut next_cursor) = (Vec::new(), None);
-        let (mut read, enough) = (0, 4 * self.context.limits.max_page_bytes);
-        for number in newest_first(
-            self.record().await?.last_prompt,
-            before.map(PromptId::number),
-        ) {
+        let mut prompts: Vec<Prompt> = Vec::new();
+        let mut next_cursor = None;
+        let mut read = 0;
+        let enough = 4 * self.context.limits.max_page_bytes;
+        let last = self.record().await?.last_prompt;
+        for number in newest_first(last, before.map(PromptId::number)) {
             if prompts.len() == limit || read >= enough {
-                next_cursor = prompts
-                    .last()
-                    .map(|prompt: &Prompt| prompt.prompt_id.to_string());
+                next_cursor = prompts.last().map(|prompt| prompt.prompt_id.to_string());
                 break;
             }
             let committed = self.log.committed();
@@ -181,12 +164,8 @@ impl SessionQuery<'_> {
         self,
         prompt: PromptId,
     ) -> Result<Option<PromptRecord>, SessionError> {
-        read_record(
-            self.context,
-            Table::Prompt,
-            record::numbered_key(self.id(), prompt.number()),
-        )
-        .await
+        let number = prompt.number();
+        self.context.read_numbered(self.id(), number).await
     }
 
     /// The current state of a turn. `None` if there is no such turn.
@@ -201,19 +180,13 @@ impl SessionQuery<'_> {
     /// The position of a turn in the log, read from its record alone. `None` if there is no such turn.
     pub async fn prompt_range(self, prompt: PromptId) -> Result<Option<PromptRange>, SessionError> {
         let record = self.prompt_record(prompt).await?;
-        Ok(record.map(
-            |PromptRecord {
-                 first_seq,
-                 last_seq,
-                 ..
-             }| PromptRange {
-                first_seq,
-                last_seq,
-            },
-        ))
+        Ok(record.map(|record| PromptRange {
+            first_seq: record.first_seq,
+            last_seq: record.last_seq,
+        }))
     }
 
-    /// The content blocks of a prompt, with the last edit. `None` if the log no longer has the event that has them.
+    /// The content blocks of a prompt, with the last edit. `None` if the log no longer contains their event.
     pub async fn prompt_blocks(
         self,
         prompt: PromptId,
@@ -221,11 +194,10 @@ impl SessionQuery<'_> {
         let Some(record) = self.prompt_record(prompt).await? else {
             return Ok(None);
         };
-        stored::prompt_blocks(self.log, &record).await
+        context::prompt_blocks(self.log, record.content_seq()).await
     }
 
-    /// The content blocks as the client sent the prompt, before edits. `None` if the log no longer has the event that has
-    /// them.
+    /// The content blocks as the client sent the prompt, before edits. `None` if the log no longer contains their event.
     pub async fn first_blocks(
         self,
         prompt: PromptId,
@@ -233,7 +205,7 @@ impl SessionQuery<'_> {
         let Some(record) = self.prompt_record(prompt).await? else {
             return Ok(None);
         };
-        stored::first_blocks(self.log, &record).await
+        context::prompt_blocks(self.log, record.first_seq).await
     }
 
     /// The turn with its text, and the number of log bytes read for it. `committed` is the committed position
@@ -244,7 +216,7 @@ impl SessionQuery<'_> {
         committed: u64,
     ) -> Result<(Prompt, usize), SessionError> {
         let last = record.last_seq.unwrap_or(committed);
-        self.wait_durable(last).await?;
+        self.context.wait_durable(self.log, last).await?;
         let (turn, seq, read) = self.fold_turn(record, last).await?;
         let mut shown = record.to_prompt(self.id(), self.log.id(seq));
         (shown.text, shown.truncated) = turn.text();
@@ -276,14 +248,13 @@ impl SessionQuery<'_> {
         limit: usize,
     ) -> Result<Transcript, SessionError> {
         let last = session.last_event_id.seq;
-        let (mut turns, mut next_cursor) = (Vec::new(), None);
-        let mut oldest = None;
-        for number in newest_first(
-            self.record().await?.last_prompt,
-            before.map(PromptId::number),
-        ) {
+        let mut turns = Vec::new();
+        let mut next_cursor = None;
+        let mut oldest: Option<PromptId> = None;
+        let last_prompt = self.record().await?.last_prompt;
+        for number in newest_first(last_prompt, before.map(PromptId::number)) {
             if turns.len() == limit {
-                next_cursor = oldest.map(|prompt: PromptId| prompt.to_string());
+                next_cursor = oldest.map(|prompt| prompt.to_string());
                 break;
             }
             let Some(record) = self.prompt_record(PromptId::new(number)).await? else {
@@ -294,9 +265,10 @@ impl SessionQuery<'_> {
             }
             // Late updates belong to the turn too, so it is folded to the start of the next turn.
             let next_turn = self.prompt_record(PromptId::new(number + 1)).await?;
-            let until = next_turn
-                .filter(|_| record.last_seq.is_some())
-                .map_or(last, |next| next.first_seq - 1);
+            let until = match next_turn {
+                Some(next) if record.last_seq.is_some() => next.first_seq - 1,
+                _ => last,
+            };
             let until = until.max(record.last_seq.unwrap_or(last)).min(last);
             oldest = Some(record.prompt_id);
             let turn = self.fold_turn(&record, until).await?.0.finish();
@@ -334,15 +306,14 @@ impl SessionQuery<'_> {
         before: Option<TerminalId>,
         limit: usize,
     ) -> Result<TerminalList, SessionError> {
-        let (mut terminals, mut next_cursor) = (Vec::new(), None);
-        for number in newest_first(
-            self.record().await?.last_terminal,
-            before.map(TerminalId::number),
-        ) {
+        let mut terminals: Vec<Terminal> = Vec::new();
+        let mut next_cursor = None;
+        let last = self.record().await?.last_terminal;
+        for number in newest_first(last, before.map(TerminalId::number)) {
             if terminals.len() == limit {
                 next_cursor = terminals
                     .last()
-                    .map(|terminal: &Terminal| terminal.terminal_id.to_string());
+                    .map(|terminal| terminal.terminal_id.to_string());
                 break;
             }
             let record = self.terminal_record(TerminalId::new(number)).await?;
@@ -358,12 +329,8 @@ impl SessionQuery<'_> {
         self,
         terminal: TerminalId,
     ) -> Result<Option<TerminalRecord>, SessionError> {
-        read_record(
-            self.context,
-            Table::Terminal,
-            record::numbered_key(self.id(), terminal.number()),
-        )
-        .await
+        let number = terminal.number();
+        self.context.read_numbered(self.id(), number).await
     }
 
     /// A terminal with the tail of its output, as stored in the log. `None` if there is no such terminal.
@@ -376,8 +343,8 @@ impl SessionQuery<'_> {
             return Ok(None);
         };
         let last = record.last_seq.unwrap_or(committed);
-        self.wait_durable(last).await?;
-        let mut window = OutputFold::new(terminal, self.context.limits.default_terminal_bytes);
+        self.context.wait_durable(self.log, last).await?;
+        let mut window = OutputFold::new(terminal, workspace::DEFAULT_TERMINAL_BYTES);
         self.fold_events(record.first_seq, last, |event| window.event(event))
             .await?;
         let OutputFold { output, offset, .. } = window;

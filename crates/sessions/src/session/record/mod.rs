@@ -15,13 +15,15 @@ use uuid::Uuid;
 
 use crate::transcript::SessionFold;
 use base::types::{
-    AcpRequest, AgentName, AppliedIsolation, CancelCause, Epoch, EventId, GrantedFolders,
-    Principal, PromptId, PromptStatus, RequestId, SessionId, SessionPolicy, SessionState, Tenant,
-    TerminalId, Timestamp, TurnOutcome,
+    AgentName, AppliedIsolation, Epoch, EventId, GrantedFolders, Principal, PromptId, RequestId,
+    SessionId, Tenant, TerminalId, Timestamp,
 };
-use events::api::{PendingRequest, Prompt, Resolution, Session, SessionSummary, Terminal};
+use events::api::{
+    AcpRequest, CancelCause, PendingRequest, Prompt, PromptStatus, Resolution, Session,
+    SessionPolicy, SessionState, SessionSummary, Terminal, TurnOutcome,
+};
 use log::eventlog::{Records, tenant_prefix};
-use log::store::{Delete, Put, Table};
+use log::store::{RecordState, Table};
 use wire::acp::Outcome;
 use wire::fleet::ChannelId;
 
@@ -223,17 +225,33 @@ impl SessionRecord {
         self.owner = by.id.to_string();
         self.agent_session_id = Some(agent_session_id);
         self.state = SessionState::Idle;
-        (self.attached, self.channel, self.task) = (false, None, None);
-        (self.created_at, self.updated_at, self.last_activity_at) = (now, now, now);
+        self.attached = false;
+        self.channel = None;
+        self.task = None;
+        self.created_at = now;
+        self.updated_at = now;
+        self.last_activity_at = now;
         self.last_outcome = None;
-        (self.restore_failures, self.discards_context) = (0, false);
-        (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
-        (self.prompt_id, self.queued, self.open_requests) = (None, Vec::new(), Vec::new());
-        (self.last_terminal, self.open_terminals) = (0, Vec::new());
+        self.restore_failures = 0;
+        self.discards_context = false;
+        self.last_prompt = 0;
+        self.last_request = 0;
+        self.last_terminal = 0;
+        self.seq = 0;
+        self.prompt_id = None;
+        self.queued = Vec::new();
+        self.open_requests = Vec::new();
+        self.open_terminals = Vec::new();
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.state == SessionState::Closed
+    }
+
+    /// Whether the agent's session contains a conversation that a new session would lose: not every prompt is still open.
+    pub(super) fn has_history(&self) -> bool {
+        let open = self.queued.len() + usize::from(self.prompt_id.is_some());
+        self.inherits_history || self.last_prompt as usize > open
     }
 
     /// Whether lists contain the session, unless the client asks for the sessions of tasks.
@@ -294,7 +312,8 @@ impl SessionRecord {
 
     /// Writes the record and its index entry. `stored_key` is the index key that is stored now.
     pub(super) fn put(&self, stored_key: Option<&[u8]>, records: &mut Records) {
-        let (value, key) = (encode(self), self.index_key());
+        let value = encode(self);
+        let key = self.index_key();
         if let Some(old) = stored_key.filter(|old| *old != key) {
             delete(Table::SessionIndex, old.to_vec(), records);
         }
@@ -303,10 +322,31 @@ impl SessionRecord {
     }
 }
 
-impl FoldRecord {
-    pub(super) fn put(&self, id: SessionId, records: &mut Records) {
-        put(Table::Fold, session_key(id), encode(self), records);
+/// A record with a table of its own.
+pub(super) trait Stored: Serialize + DeserializeOwned {
+    const TABLE: Table;
+
+    fn put_at(&self, key: Vec<u8>, records: &mut Records) {
+        put(Self::TABLE, key, encode(self), records);
     }
+}
+
+macro_rules! stored {
+    ($($record:ident: $table:ident)*) => {
+        $(impl Stored for $record {
+            const TABLE: Table = Table::$table;
+        })*
+    };
+}
+
+stored! {
+    SessionRecord: Session
+    FoldRecord: Fold
+    PromptRecord: Prompt
+    RequestRecord: Request
+    TerminalRecord: Terminal
+    OutputPosition: OutputPosition
+    IdempotencyRecord: Idempotency
 }
 
 /// Marks or unmarks a session that a restart must load: it has a turn, a queue, an open request or a process.
@@ -387,11 +427,6 @@ impl PromptRecord {
     pub(super) fn content_seq(&self) -> u64 {
         self.edit.as_ref().map_or(self.first_seq, |edit| edit.seq)
     }
-
-    pub(super) fn put(&self, id: SessionId, records: &mut Records) {
-        let key = numbered_key(id, self.prompt_id.number());
-        put(Table::Prompt, key, encode(self), records);
-    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -454,11 +489,6 @@ impl RequestRecord {
             peer,
         }
     }
-
-    pub(super) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
-        let key = numbered_key(id, request.number());
-        put(Table::Request, key, encode(self), records);
-    }
 }
 
 /// A terminal of the gateway. Its output is in the log.
@@ -472,24 +502,11 @@ pub(super) struct TerminalRecord {
     pub(super) last_seq: Option<u64>,
 }
 
-impl TerminalRecord {
-    pub(super) fn put(&self, id: SessionId, records: &mut Records) {
-        let key = numbered_key(id, self.shown.terminal_id.number());
-        put(Table::Terminal, key, encode(self), records);
-    }
-}
-
 /// The output of the channel before `offset` is in the log. The record is written in the commit of its events.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct OutputPosition {
     pub(super) channel: ChannelId,
     pub(super) offset: u64,
-}
-
-impl OutputPosition {
-    pub(super) fn records(self, id: SessionId) -> Records {
-        Records::default().put(Table::OutputPosition, session_key(id), encode(&self))
-    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -508,10 +525,6 @@ impl IdempotencyRecord {
     pub fn response<T: DeserializeOwned>(&self) -> serde_json::Result<Option<T>> {
         let raw = self.response.as_ref();
         raw.map(|raw| serde_json::from_str(raw.get())).transpose()
-    }
-
-    pub(super) fn put(&self, key: Vec<u8>, records: &mut Records) {
-        put(Table::Idempotency, key, encode(self), records);
     }
 }
 
@@ -560,11 +573,13 @@ fn encode(record: &impl Serialize) -> Bytes {
 }
 
 pub(super) fn put(table: Table, key: Vec<u8>, value: Bytes, records: &mut Records) {
-    records.puts.push(Put { table, key, value });
+    records
+        .changed
+        .push(RecordState::present(table, key, value));
 }
 
 pub(super) fn delete(table: Table, key: Vec<u8>, records: &mut Records) {
-    records.deletes.push(Delete { table, key });
+    records.changed.push(RecordState::absent(table, key));
 }
 
 pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {

@@ -9,7 +9,6 @@ use crate::session::handle::SessionHandle;
 use crate::session::idempotency::{Claim, IdempotencyKey, Responded};
 use crate::session::query::agent_sessions;
 use crate::session::registry::{Adoptions, SessionRegistry};
-use crate::session::upstream_delete;
 use crate::session::validation::{Origin, can_fork, parse_servers};
 use agents::agent::{AgentFailure, AgentSpec};
 use agents::pool::ShortLeaseError;
@@ -77,7 +76,7 @@ pub(super) async fn find_listed_folder(
 ) -> Result<String, AgentSessionsError> {
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_LIST_PAGES {
-        let page = agent_sessions::list(context, by, spec, (None, cursor.as_deref()), trace).await.map_err(
+        let page = agent_sessions::list(context, by, spec, None, cursor.as_deref(), trace).await.map_err(
             |error| match error {
                 AgentSessionsError::Lease(ShortLeaseError::Agent(AgentFailure::Unsupported { .. })) => {
                     let detail =
@@ -109,7 +108,8 @@ pub(super) async fn find_listed_folder(
 }
 
 impl SessionRegistry {
-    /// Creates a fork of a session with its history, and with the MCP servers that the client brings. The operation continues if the caller is dropped.
+    /// Creates a fork of a session with its history, and with the MCP servers that the client brings. The operation continues if
+    /// the caller is dropped.
     pub async fn fork(
         &self,
         by: &Principal,
@@ -119,7 +119,9 @@ impl SessionRegistry {
         trace: Option<TraceContext>,
     ) -> Result<Responded<Session>, CreateError> {
         let servers = parse_servers(by, servers)?;
-        let (registry, owner, parent) = (self.clone(), by.clone(), parent.clone());
+        let registry = self.clone();
+        let owner = by.clone();
+        let parent = parent.clone();
         let create = async move |claim| {
             registry
                 .create_fork(&owner, &parent, servers, trace, claim)
@@ -139,11 +141,9 @@ impl SessionRegistry {
         let context = self.context();
         // The parent's actor checks the capabilities again.
         let agent = parent.query().record().await?.agent;
-        let known = context
-            .pool
-            .agent_stats(&agent, &by.tenant)
-            .and_then(|(_, initialized)| initialized);
-        known.map_or(Ok(()), |initialized| can_fork(&initialized.capabilities))?;
+        if let Some(known) = context.initialized(&agent, &by.tenant) {
+            can_fork(&known.capabilities)?;
+        }
         let result = parent.call(by, ClientCall::Fork, trace.clone()).await?;
         let agent_session_id = new_session_id(&result)?;
         let mut record = parent.query().record().await?;
@@ -164,7 +164,8 @@ impl SessionRegistry {
         );
         let session = self
             .start_actor(
-                (record.clone(), servers),
+                record.clone(),
+                servers,
                 Origin::Forked(parent.id()),
                 claim,
                 trace,
@@ -172,7 +173,7 @@ impl SessionRegistry {
             .await;
         session.inspect_err(|_| {
             // No session of the gateway refers to the fork, so the agent must delete it.
-            upstream_delete::request_delete(context, &record, by, None);
+            context.delete_at_agent(&record, by, None);
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Creates sessions, once for each idempotency key.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use crate::session::error::{CreateError, ProcessError, SessionError};
 use crate::session::idempotency::{Claim, IdempotencyKey, Responded};
 use crate::session::record::{IdempotencyRecord, SessionRecord};
 use crate::session::validation::Origin;
+use agents::agent::AgentSpec;
 use agents::pool::AcquireError;
 use base::types::Principal;
 use events::api::{CreateSession, Session};
-use wire::acp::{self, TraceContext};
+use wire::acp::{self, McpServer, TraceContext};
 
 /// How long the session of a task waits for a process while all processes are busy.
 const TASK_WAIT: Duration = Duration::from_secs(1);
@@ -26,12 +28,14 @@ const TASK_WAIT: Duration = Duration::from_secs(1);
 pub type Created = Responded<Session>;
 
 impl SessionRegistry {
-    /// Creates a session. On failure nothing of it remains. The operation continues if the caller is dropped,
-    /// because its idempotency key must stay reserved until the session is durable.
+    /// Creates a session. `task`: the task to which the session belongs; lists omit such a session by default. On failure nothing
+    /// of it remains. The operation continues if the caller is dropped, because its idempotency key must stay reserved until
+    /// the session is durable.
     pub async fn create(
         &self,
         by: &Principal,
         request: CreateSession,
+        task: Option<Uuid>,
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
     ) -> Result<Created, CreateError> {
@@ -39,34 +43,20 @@ impl SessionRegistry {
         let owner = by.clone();
         let create = async move |claim| {
             registry
-                .create_new(&owner, (request, None), trace, claim)
+                .create_new(&owner, request, task, trace, claim)
                 .await
         };
         self.create_once(by, key, create).await
     }
 
-    /// Creates the session of a task, which lists omit by default.
-    pub async fn create_for_task(
-        &self,
-        by: &Principal,
-        request: CreateSession,
-        task: Uuid,
-        key: IdempotencyKey,
-    ) -> Result<Created, CreateError> {
-        let registry = self.clone();
-        let owner = by.clone();
-        let create = async move |claim| {
-            registry
-                .create_new(&owner, (request, Some(task)), None, claim)
-                .await
-        };
-        self.create_once(by, Some(key), create).await
+    fn spec_of(&self, request: &CreateSession) -> Result<Arc<AgentSpec>, ProcessError> {
+        let spec = self.context().catalogue.agent(&request.agent);
+        spec.ok_or(ProcessError::Acquire(AcquireError::NoSuchAgent))
     }
 
     /// Checks the members of a request that need neither a process nor a file.
     pub fn check_request(&self, request: &CreateSession) -> Result<(), CreateError> {
-        let spec = self.context().catalogue.agent(&request.agent);
-        let spec = spec.ok_or(ProcessError::Acquire(AcquireError::NoSuchAgent))?;
+        let spec = self.spec_of(request)?;
         Ok(new_session::check_request(request, &spec)?)
     }
 
@@ -76,8 +66,7 @@ impl SessionRegistry {
         by: &Principal,
         request: &CreateSession,
     ) -> Result<(), CreateError> {
-        let spec = self.context().catalogue.agent(&request.agent);
-        let spec = spec.ok_or(ProcessError::Acquire(AcquireError::NoSuchAgent))?;
+        let spec = self.spec_of(request)?;
         new_session::check_folders(self.context(), by, request, &spec).await
     }
 
@@ -111,7 +100,8 @@ impl SessionRegistry {
     async fn create_new(
         &self,
         by: &Principal,
-        (mut request, task): (CreateSession, Option<Uuid>),
+        mut request: CreateSession,
+        task: Option<Uuid>,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
     ) -> Result<Session, CreateError> {
@@ -119,8 +109,7 @@ impl SessionRegistry {
         if context.log.storage_full() {
             return Err(SessionError::StorageFull.into());
         }
-        let spec = context.catalogue.agent(&request.agent);
-        let spec = spec.ok_or(ProcessError::Acquire(AcquireError::NoSuchAgent))?;
+        let spec = self.spec_of(&request)?;
         let id = context.ids.session();
         let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
         let mut _adoption = None;
@@ -142,23 +131,23 @@ impl SessionRegistry {
         };
         let (mut record, servers) = new_session::record(context, by, id, request, &spec).await?;
         record.task = task;
-        self.start_actor((record, servers), origin, claim, trace)
+        self.start_actor(record, servers, origin, claim, trace)
             .await
     }
 
-    /// Runs the actor of a new session until the agent has the session. `servers`: the MCP servers that the client brings. On failure nothing of it remains.
+    /// Runs the actor of a new session until the agent has the session. `servers`: the MCP servers that the client brings. On
+    /// failure nothing of it remains.
     pub(super) async fn start_actor(
         &self,
-        (record, servers): (SessionRecord, Vec<acp::McpServer>),
+        record: SessionRecord,
+        servers: Vec<McpServer>,
         origin: Origin,
         claim: Option<Claim>,
         trace: Option<TraceContext>,
     ) -> Result<Session, CreateError> {
         let context = self.context();
-        let (id, own_folder) = (
-            record.session_id,
-            record.own_folder && origin == Origin::New,
-        );
+        let id = record.session_id;
+        let own_folder = record.own_folder && origin == Origin::New;
         let log = context.log.session(&record.tenant(), id).await?;
         // A task asks again later, so it does not wait in front of people, and a cancel ends it soon.
         let wait = if record.task.is_some() {
@@ -168,14 +157,13 @@ impl SessionRegistry {
         };
         let (actor, entry) = Actor::new(context, log, record, origin);
         let (reply, created) = oneshot::channel();
-        let deadline = Instant::now() + wait;
         let creating = CreateWaiter {
             origin,
             servers,
             claim,
             trace,
             reply,
-            deadline,
+            deadline: Instant::now() + wait,
         };
         let create: Command = Box::new(move |actor| actor.create(creating));
         let _ = entry.commands.try_send(create);

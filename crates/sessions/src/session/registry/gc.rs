@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::limits::IDEMPOTENCY_KEY_MAX_AGE;
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
 use crate::session::error::SessionError;
@@ -30,7 +31,7 @@ pub(super) async fn run(entries: ActorEntries) {
         if Instant::now() < keys_at {
             continue;
         }
-        keys_at = Instant::now() + context.limits.idempotency_key_max_age / 24;
+        keys_at = Instant::now() + IDEMPOTENCY_KEY_MAX_AGE / 24;
         if let Err(error) = delete_expired_keys(context).await {
             tracing::warn!(%error, "could not delete expired idempotency keys");
         }

@@ -22,8 +22,7 @@ use super::entries::ActorEntries;
 use super::error::{AgentSessionsError, DeleteError, ListError, SessionError, ToProblem};
 use super::handle::SessionHandle;
 use super::query::{ListQuery, agent_sessions, list};
-use super::record::{SessionRecord, session_key};
-use super::stored::read_record;
+use super::record::session_key;
 use agents::agent::AgentSpec;
 use base::types::{AgentName, KeyedCounts, Principal, SessionId, Tenant};
 use events::api::{AgentSessionList, BulkResult, BulkResults, SessionList};
@@ -67,8 +66,7 @@ impl SessionRegistry {
 
     /// Whether the tenant has the session. Does not load it.
     pub async fn has_session(&self, by: &Principal, id: SessionId) -> Result<bool, SessionError> {
-        let record =
-            read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
+        let record = self.context().read_session(id).await?;
         Ok(record.is_some_and(|record| record.tenant() == by.tenant && !record.unfinished))
     }
 
@@ -91,10 +89,11 @@ impl SessionRegistry {
         &self,
         by: &Principal,
         spec: &AgentSpec,
-        page: (Option<String>, Option<&str>),
+        cwd: Option<String>,
+        cursor: Option<&str>,
         trace: Option<&TraceContext>,
     ) -> Result<AgentSessionList, AgentSessionsError> {
-        agent_sessions::list(self.context(), by, spec, page, trace).await
+        agent_sessions::list(self.context(), by, spec, cwd, cursor, trace).await
     }
 }
 
@@ -152,7 +151,9 @@ impl SessionRegistry {
         let mut results = Vec::with_capacity(page.sessions.len());
         for batch in page.sessions.chunks(CONCURRENCY) {
             let begin = |id: SessionId| {
-                let (registry, by, trace) = (self.clone(), by.clone(), trace.clone());
+                let registry = self.clone();
+                let by = by.clone();
+                let trace = trace.clone();
                 let ended = async move { registry.end(&by, action, id, trace).await };
                 (
                     id,

@@ -1,6 +1,6 @@
 //! The record of a new session, and the checks of the request for it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tracing::Span;
 
@@ -9,18 +9,18 @@ use crate::session::error::{CreateError, InputError};
 use crate::session::folders::{self, Folder, OUTSIDE_REMOTE_FOLDERS};
 use crate::session::record::SessionRecord;
 use crate::session::validation::{check_metadata, check_supported, check_title, parse_servers};
-use agents::agent::{AgentSpec, IdleFolder, RemoteFolders};
-use base::types::{
-    GrantedFolders, OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState,
-};
-use events::api::{CreateSession, McpServer};
-use wire::acp::{self, ClientCapabilities, client_input_policy};
+use agents::agent::client_input_policy;
+use agents::agent::{AgentSpec, RemoteFolders};
+use base::types::{GrantedFolders, Principal, ServedBy, SessionId};
+use events::api::{CreateSession, McpServer, OnTimeout, SessionPolicy, SessionState};
+use wire::acp::{self, ClientCapabilities};
 use workspace::Workspaces;
 
 const MAX_LIST_LEN: usize = 64;
 const PATH_BYTES: usize = 4096;
 
-/// Checks the request and builds the record of its session, and returns the MCP servers that the client brings. Creates the session's folder if the request names none.
+/// Checks the request and builds the record of its session, and returns the MCP servers that the client brings. Creates the
+/// session's folder if the request names none.
 pub(super) async fn record(
     context: &Context,
     by: &Principal,
@@ -29,41 +29,19 @@ pub(super) async fn record(
     spec: &AgentSpec,
 ) -> Result<(SessionRecord, Vec<acp::McpServer>), CreateError> {
     check_request(&request, spec)?;
-    let (metadata, policy) = (
-        request.metadata.unwrap_or_default(),
-        request.policy.unwrap_or_default(),
-    );
+    let policy = request.policy.clone().unwrap_or_default();
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
     let brought = parse_servers(by, &request.mcp_servers)?;
     // If the capabilities are not known yet, the check happens when a process is leased.
-    if let Some(initialized) = context
-        .pool
-        .agent_stats(&spec.name, &by.tenant)
-        .and_then(|(_, initialized)| initialized)
-    {
+    if let Some(known) = context.initialized(&spec.name, &by.tenant) {
         let directories = &request.additional_directories;
-        check_supported(
-            spec,
-            (&mcp_servers, &brought),
-            directories,
-            &initialized.capabilities,
-        )?;
+        let capabilities = &known.capabilities;
+        check_supported(spec, &mcp_servers, &brought, directories, capabilities)?;
     }
-    let requested = (request.cwd, request.additional_directories);
     let remote = spec.endpoint.remote_folders();
-    let (folder, additional_directories) = if let Some(remote) = remote {
-        remote_folders(remote, &requested)?
-    } else {
-        let named = (requested.0.as_deref(), &*requested.1);
-        let idle_folder = claim_idle_folder(context, by, id, named, (spec, &policy));
-        let workspaces = context.workspaces.with_granted(by.folders.clone());
-        folders(
-            context,
-            (workspaces, id, spec.home_of(&by.tenant)),
-            requested,
-            idle_folder,
-        )
-        .await?
+    let (folder, additional_directories) = match remote {
+        Some(remote) => remote_folders(remote, &request)?,
+        None => folders(context, by, id, &request, spec, &policy).await?,
     };
     let used = std::iter::once(&*folder.path).chain(additional_directories.iter().map(Path::new));
     let granted_folders = if remote.is_some() {
@@ -78,7 +56,7 @@ pub(super) async fn record(
         owner: by.id.to_string(),
         agent: request.agent,
         title: request.title,
-        metadata,
+        metadata: request.metadata.unwrap_or_default(),
         cwd: folder.path.to_string_lossy().into_owned(),
         own_folder: folder.created,
         remote_folders: remote.is_some(),
@@ -123,32 +101,26 @@ pub(super) async fn record(
     Ok((record, brought))
 }
 
-/// The folder of an idle process. `None` if the session names folders.
-fn claim_idle_folder(
+/// The folders of a session on this host. A session that names none gets the folder of an idle process, or a new one.
+async fn folders(
     context: &Context,
     by: &Principal,
     id: SessionId,
-    (cwd, directories): (Option<&str>, &[String]),
-    (spec, policy): (&AgentSpec, &SessionPolicy),
-) -> Option<IdleFolder> {
-    if cwd.is_some() || !directories.is_empty() {
-        return None;
-    }
-    let (files, terminals) = policy.served_by(&spec.settings);
-    context.pool.claim_folder(
-        spec,
-        by,
-        ClientCapabilities::new(files, terminals),
-        &id.to_string(),
-    )
-}
-
-async fn folders(
-    context: &Context,
-    (workspaces, id, home): (Workspaces, SessionId, PathBuf),
-    (cwd, directories): (Option<String>, Vec<String>),
-    idle_folder: Option<IdleFolder>,
+    request: &CreateSession,
+    spec: &AgentSpec,
+    policy: &SessionPolicy,
 ) -> Result<(Folder, Vec<String>), CreateError> {
+    let cwd = request.cwd.clone();
+    let directories = request.additional_directories.clone();
+    let idle_folder = if cwd.is_none() && directories.is_empty() {
+        let (files, terminals) = spec.settings.served_by(policy);
+        let offer = ClientCapabilities::new(files, terminals);
+        context.pool.claim_folder(spec, by, offer, &id.to_string())
+    } else {
+        None
+    };
+    let workspaces = context.workspaces.with_granted(by.folders.clone());
+    let home = spec.home_of(&by.tenant);
     let span = Span::current();
     let folders = context.shutdown.spawn_blocking(move || {
         let _entered = span.entered();
@@ -162,7 +134,7 @@ async fn folders(
         };
         if folder.created {
             // The start of the agent fails for the same reason, and reports it.
-            drop(workspaces.own_directory(&folder.path, &home));
+            let _ = workspaces.own_directory(&folder.path, &home);
         }
         Ok((folder, directories))
     });
@@ -176,17 +148,19 @@ pub(super) async fn check_folders(
     request: &CreateSession,
     spec: &AgentSpec,
 ) -> Result<(), CreateError> {
-    let requested = (request.cwd.clone(), request.additional_directories.clone());
-    if requested.0.is_none() && requested.1.is_empty() {
+    let cwd = request.cwd.clone();
+    let directories = request.additional_directories.clone();
+    if cwd.is_none() && directories.is_empty() {
         return Ok(());
     }
     if let Some(remote) = spec.endpoint.remote_folders() {
-        return Ok(remote_folders(remote, &requested).map(drop)?);
+        remote_folders(remote, request)?;
+        return Ok(());
     }
     let workspaces = context.workspaces.with_granted(by.folders.clone());
     let checked = context.shutdown.spawn_blocking(move || {
-        resolve_all(&workspaces, &requested.1)?;
-        if let Some(cwd) = &requested.0 {
+        resolve_all(&workspaces, &directories)?;
+        if let Some(cwd) = &cwd {
             folders::resolve(&workspaces, "/cwd", cwd)?;
         }
         Ok(())
@@ -195,17 +169,18 @@ pub(super) async fn check_folders(
 }
 
 fn resolve_all(workspaces: &Workspaces, directories: &[String]) -> Result<Vec<String>, InputError> {
-    let resolve = |(at, path): (usize, &String)| {
-        folders::resolve(workspaces, &format!("/additionalDirectories/{at}"), path)
-            .map(|path| path.to_string_lossy().into_owned())
-    };
-    directories.iter().enumerate().map(resolve).collect()
+    let mut resolved = Vec::new();
+    for (at, path) in directories.iter().enumerate() {
+        let path = folders::resolve(workspaces, &format!("/additionalDirectories/{at}"), path)?;
+        resolved.push(path.to_string_lossy().into_owned());
+    }
+    Ok(resolved)
 }
 
 /// The folders of a session on another host, which are only compared with those of the entry or the member.
 fn remote_folders(
     remote: &RemoteFolders,
-    (cwd, directories): &(Option<String>, Vec<String>),
+    request: &CreateSession,
 ) -> Result<(Folder, Vec<String>), InputError> {
     let allowed = |requested: Option<&str>| {
         remote
@@ -213,10 +188,11 @@ fn remote_folders(
             .ok_or_else(|| InputError::Forbidden(OUTSIDE_REMOTE_FOLDERS.to_owned()))
     };
     let folder = Folder {
-        path: allowed(cwd.as_deref())?.into(),
+        path: allowed(request.cwd.as_deref())?.into(),
         created: false,
     };
-    let directories = directories.iter().map(|directory| allowed(Some(directory)));
+    let directories = request.additional_directories.iter();
+    let directories = directories.map(|directory| allowed(Some(directory)));
     Ok((folder, directories.collect::<Result<_, _>>()?))
 }
 
@@ -229,25 +205,18 @@ pub(super) fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result
     if let Some(policy) = &request.policy {
         check_policy(policy, spec)?;
     }
-    let directories = request
-        .additional_directories
-        .iter()
-        .map(|path| ("/additionalDirectories", path));
-    for (pointer, path) in request
-        .cwd
-        .iter()
-        .map(|path| ("/cwd", path))
-        .chain(directories)
-    {
-        if path.len() > PATH_BYTES {
+    let directories = &request.additional_directories;
+    let is_long = |path: &String| path.len() > PATH_BYTES;
+    for (pointer, is_long) in [
+        ("/cwd", request.cwd.as_ref().is_some_and(is_long)),
+        ("/additionalDirectories", directories.iter().any(is_long)),
+    ] {
+        if is_long {
             return Err(InputError::invalid(pointer, "a path of at most 4096 bytes"));
         }
     }
     for (pointer, count) in [
-        (
-            "/additionalDirectories",
-            request.additional_directories.len(),
-        ),
+        ("/additionalDirectories", directories.len()),
         ("/mcpServers", request.mcp_servers.len()),
     ] {
         if count > MAX_LIST_LEN {
@@ -261,27 +230,25 @@ pub(super) fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result
     Ok(())
 }
 
+/// The names of the configured servers that a request uses.
 fn mcp_servers(spec: &AgentSpec, servers: &[McpServer]) -> Result<Vec<String>, InputError> {
-    let server = |(at, server): (usize, &McpServer)| match server {
-        McpServer::Name(name) if spec.mcp.contains_key(name) => Some(Ok(name.clone())),
-        McpServer::Name(_) => {
-            let detail = "no MCP server of that name is configured";
-            Some(Err(InputError::invalid(
-                format!("/mcpServers/{at}"),
-                detail,
-            )))
+    let mut names = Vec::new();
+    for (at, server) in servers.iter().enumerate() {
+        if let McpServer::Name(name) = server {
+            if !spec.mcp.contains_key(name) {
+                let detail = "no MCP server of that name is configured";
+                return Err(InputError::invalid(format!("/mcpServers/{at}"), detail));
+            }
+            names.push(name.clone());
         }
-        McpServer::Inline(_) => None,
-    };
-    servers.iter().enumerate().filter_map(server).collect()
+    }
+    Ok(names)
 }
 
 /// A client can only narrow the agent's policy.
 fn check_policy(policy: &SessionPolicy, spec: &AgentSpec) -> Result<(), InputError> {
-    let (entry, permissions) = (
-        &spec.settings,
-        policy.permissions.clone().unwrap_or_default(),
-    );
+    let entry = &spec.settings;
+    let permissions = policy.permissions.clone().unwrap_or_default();
     let wider = |requested: Option<ServedBy>, permitted| {
         requested.is_some_and(|requested| requested > permitted)
     };

@@ -16,7 +16,7 @@ use agents::agent::{
 };
 use agents::pool::{AgentSource, Pool};
 use base::shutdown::Shutdown;
-use base::types::{AppliedIsolation, Ids, Limits, PrincipalLimits, PromptId, Tenant};
+use base::types::{AppliedIsolation, Ids, PrincipalLimits, PromptId, Tenant};
 use events::api::{self, PromptStatus, SessionState};
 use log::eventlog::EventLog;
 use wire::acp::auth::TerminalAuth;
@@ -30,7 +30,9 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 
 fn prompt(queue: bool) -> PromptRequest {
     let blocks = RawValue::from_string(r#"[{"type":"text","text":"hello"}]"#.to_owned()).unwrap();
-    let (attachments, acp_request, serving) = (Vec::new(), None, None);
+    let attachments = Vec::new();
+    let acp_request = None;
+    let serving = None;
     PromptRequest {
         blocks,
         attachments,
@@ -73,7 +75,7 @@ impl AgentSource for NoAgents {
         _: &'a Arc<AgentSpec>,
         _: &'a Tenant,
         _: &'a TerminalAuth,
-        _: (u16, u16),
+        _: agents::agent::PtySize,
     ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
         Box::pin(std::future::pending())
     }
@@ -89,29 +91,31 @@ struct Rig {
 }
 
 async fn rig() -> Rig {
-    let (shutdown, ids, limits) = (Shutdown::new(), Ids::system(), Arc::new(Limits::default()));
-    let (log, audit) = logs(&ids, &limits, &shutdown).await;
+    let shutdown = Shutdown::new();
+    let ids = Ids::system();
+    let (log, audit) = logs(&ids, &shutdown).await;
     let catalogue = Arc::new(Catalogue::new([AgentSpec::removed("a".parse().unwrap())]));
     let pool = Pool::new(
         &catalogue,
         NoAgents,
-        Arc::clone(&limits),
-        PrincipalLimits::new(&limits),
+        Arc::default(),
+        PrincipalLimits::default(),
         &shutdown,
     );
     let folder = tempfile::tempdir().unwrap();
     let workspaces = Workspaces::new(folder.path(), &[]).unwrap();
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
-    let parts = (ids.clone(), limits, shutdown);
-    let may_prompt = MayPrompt::new(|_, _| true);
-    let folders = (workspaces, Baselines::new(folder.path().join("changes")));
     let context = Context::new(
-        (log.clone(), audit),
+        log.clone(),
+        audit,
         pool,
         catalogue,
-        folders,
-        may_prompt,
-        parts,
+        workspaces,
+        Baselines::new(folder.path().join("changes")),
+        MayPrompt::new(|_, _| true),
+        ids.clone(),
+        Arc::default(),
+        shutdown,
     );
     let registry = SessionRegistry::start(context).await.unwrap();
     Rig {
@@ -128,10 +132,8 @@ async fn client_of_another_tenant_does_not_load_a_session() {
     let Rig {
         registry, log, ids, ..
     } = &rig().await;
-    let (owner, stranger) = (
-        principal(Tenant::default()),
-        principal(Tenant::new("other")),
-    );
+    let owner = principal(Tenant::default());
+    let stranger = principal(Tenant::new("other"));
     let id = ids.session();
     // Loading closes the process that a crash left open.
     let record = SessionRecord {

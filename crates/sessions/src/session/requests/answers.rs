@@ -11,9 +11,8 @@ use super::offer::Wait;
 use crate::session::command::Answer;
 use crate::session::error::{AnswerError, InputError, SessionError};
 use agents::agent::AgentSpec;
-use base::types::{DeniedModes, OnTimeout, SessionPolicy};
-use events::api::{FieldError, PendingRequest};
-use wire::acp::{self, Outcome, RequestKind, ValidationError};
+use events::api::{FieldError, OnTimeout, PendingRequest, SessionPolicy};
+use wire::acp::{self, DeniedModes, Outcome, RequestKind, ValidationError};
 
 /// The response for the agent. Fails if the answer does not match the request.
 pub(crate) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Outcome, AnswerError> {
@@ -76,7 +75,8 @@ fn check_result(
 }
 
 fn wrong_route(asked: &PendingRequest, ask: RequestKind) -> InputError {
-    let (id, method) = (asked.request_id, &asked.method);
+    let id = asked.request_id;
+    let method = &asked.method;
     let route = match ask {
         RequestKind::Permission => "permissions",
         RequestKind::Elicitation => "elicitations",

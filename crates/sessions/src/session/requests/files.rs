@@ -18,29 +18,22 @@ pub(crate) struct Folders {
     pub(crate) workspaces: Workspaces,
     pub(crate) cwd: PathBuf,
     pub(crate) additional: Vec<PathBuf>,
-    pub(crate) refusals: Refusals,
-}
-
-/// Counts the requests of a session's agent for paths outside of its folders.
-pub(crate) struct Refusals {
-    pub(crate) counted: CountedEvents,
+    /// Counts the requests for paths outside of the folders.
+    pub(crate) refusals: CountedEvents,
     pub(crate) agent: AgentName,
     pub(crate) session: SessionId,
     pub(crate) ids: Ids,
 }
 
-impl Refusals {
-    /// Counts the request if its error is a decision about access: the path is outside of the folders.
-    fn note(&self, method: &'static str, is_outside: bool) {
-        if is_outside {
-            let refused = (method, RefuseReason::OutsideFolders);
-            self.counted
-                .refused(&self.agent, self.session, refused, self.ids.now());
-        }
-    }
-}
-
 impl Folders {
+    /// Counts a request for a path outside of the folders: its rejection is a decision about access.
+    fn count_refusal(&self, method: &'static str) {
+        let reason = RefuseReason::OutsideFolders;
+        let now = self.ids.now();
+        self.refusals
+            .refused(&self.agent, self.session, method, reason, now);
+    }
+
     /// Serves a request for a file of at most `max_bytes`. Blocks on the file system.
     pub(crate) fn serve(&self, method: &str, params: &RawValue, max_bytes: u64) -> Outcome {
         serve_file_request(|| self.open(), method, params, max_bytes)
@@ -53,8 +46,10 @@ impl Folders {
     }
 
     fn failed(&self, method: &str, error: &FileRequestError) -> Box<RawValue> {
-        if let Some(method) = RequestKind::from_method(method).served_method() {
-            self.refusals.note(method, error.is_outside());
+        if let Some(method) = RequestKind::from_method(method).served_method()
+            && error.is_outside()
+        {
+            self.count_refusal(method);
         }
         error.response()
     }
@@ -66,19 +61,17 @@ impl Folders {
         shutdown: &Shutdown,
     ) -> Result<PathBuf, Box<RawValue>> {
         let requested = asked.cwd.clone();
-        let find = move || match requested {
-            Some(requested) => {
-                let found = self
-                    .open()
-                    .and_then(|folders| folders.real_directory(&requested));
-                found.inspect_err(|error| {
-                    self.refusals.note(
-                        method::TERMINAL_CREATE,
-                        matches!(error, FileError::OutsideRoots),
-                    );
-                })
+        let find = move || {
+            let Some(requested) = requested else {
+                return Ok(self.cwd);
+            };
+            let found = self
+                .open()
+                .and_then(|folders| folders.real_directory(&requested));
+            if matches!(found, Err(FileError::OutsideRoots)) {
+                self.count_refusal(method::TERMINAL_CREATE);
             }
-            None => Ok(self.cwd),
+            found
         };
         let found = shutdown
             .spawn_blocking(find)

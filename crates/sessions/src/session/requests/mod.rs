@@ -1,13 +1,16 @@
-//! The requests of the agent: those that wait for an answer of a client, and those that the gateway serves itself.
+//! The requests of the agent: requests that wait for an answer of a client, and requests that the gateway handles
+//! itself.
 //!
-//! `open` has the requests that wait for an answer. `serving` knows the ACP clients that serve files and terminals
-//! themselves, `work` the requests that the gateway serves outside of the actor, and `answers` checks answers. A request and
-//! its end are appended here, and the response waits in the outbox until the agent may receive it.
+//! `Requests` appends all events of requests and terminals. `open` contains the requests that wait for an answer: the
+//! first answer wins, and the response waits in the outbox until the agent may receive it. A model test compiles `open`
+//! and `offer` without the other files. `serving` tracks the ACP clients that provide client tools (files and
+//! terminals). `work` runs the requests that the gateway handles outside of the actor. `files` contains the folders of
+//! the session, and `answers` checks answers.
 
 pub(super) mod answers;
+pub(super) mod files;
 mod offer;
 mod open;
-pub(super) mod files;
 pub(super) mod serving;
 pub(super) mod work;
 
@@ -21,10 +24,12 @@ use tokio::time::Instant;
 
 pub(super) use self::offer::{Offer, Wait};
 pub(super) use self::open::{EndedBy, Requests, rejected};
+use self::serving::{Route, ServingClient};
 use self::work::NewTerminal;
 use super::journal::Journal;
 use super::record::TerminalRecord;
-use base::types::{Author, Limits, PromptId, TerminalId};
+use crate::limits::Limits;
+use base::types::{Author, PromptId, TerminalId};
 use events::api::{PendingRequest, Resolution, Terminal, TerminalExit};
 use events::event::{
     ActorKind, AuditActor, EncodedEvent, PermissionDecided, TerminalCreated, TerminalExited,
@@ -50,12 +55,12 @@ const TOOL_KINDS: [&str; 10] = [
 ];
 
 /// The response if the client that must serve a request has disconnected.
-pub(super) fn disconnected() -> Outcome {
+fn disconnected() -> Outcome {
     let detail = "the client that served this request has disconnected from the gateway";
     rejected(error_code::INTERNAL, detail)
 }
 
-pub(super) fn terminal_of(params: &RawValue) -> Option<String> {
+fn terminal_of(params: &RawValue) -> Option<String> {
     let acp::TerminalParams { terminal_id } = acp::parse(params).ok()?;
     Some(terminal_id.into_owned())
 }
@@ -109,6 +114,33 @@ impl Requests {
         self.audit.append(actor, decided);
     }
 
+    /// The client that alone serves a request of the agent that the policy permits. `None`: the policy decides. Fails with the
+    /// response for the agent.
+    pub(super) fn serving_client(
+        &mut self,
+        kind: RequestKind,
+        method: &str,
+        params: &RawValue,
+        now: Instant,
+    ) -> Result<Option<Arc<ServingClient>>, Outcome> {
+        let terminal = match kind {
+            RequestKind::TerminalOutput | RequestKind::WaitForExit | RequestKind::EndTerminal => {
+                terminal_of(params)
+            }
+            _ => None,
+        };
+        match self.serving.route(kind, terminal.as_deref(), now) {
+            Route::Policy => Ok(None),
+            Route::Client(client) => Ok(Some(client)),
+            Route::Disconnected => {
+                if method == method::TERMINAL_RELEASE {
+                    self.forget_terminal(params);
+                }
+                Err(disconnected())
+            }
+        }
+    }
+
     /// Notes the answer to a request that one client had to answer. Returns the outcome for the agent.
     fn served_by_client(&mut self, request: &PendingRequest, outcome: Outcome) -> Outcome {
         let Some(client) = self.serving.resolved(request.request_id) else {
@@ -128,7 +160,7 @@ impl Requests {
         outcome
     }
 
-    pub(super) fn forget_terminal(&mut self, params: &RawValue) {
+    fn forget_terminal(&mut self, params: &RawValue) {
         if let Some(id) = terminal_of(params) {
             self.serving.terminal_released(&id);
         }
@@ -192,10 +224,11 @@ impl Requests {
             last_seq: None,
         };
         let (record, follower) = self.terminals.open(
-            (id, record),
+            id,
+            record,
             new.started,
             new.asked.output_byte_limit,
-            (limits, limits.max_terminal_log_bytes),
+            limits.max_terminal_log_bytes,
         );
         let event = EncodedEvent::from(&TerminalCreated {
             terminal_id: id,
@@ -231,13 +264,11 @@ impl Requests {
                 false
             }
             OutputEvent::Exited(exit) => {
-                let exit = (exit.code, exit.signal);
-                let ended = self.terminals.ended(terminal, exit.clone());
-                let has_ended = ended.is_some();
-                if let Some(record) = ended {
-                    append_terminal_end(journal, sent, record, exit);
-                }
-                has_ended
+                let Some(record) = self.terminals.ended(terminal, exit.clone()) else {
+                    return false;
+                };
+                append_terminal_end(journal, sent, record, exit.code, exit.signal);
+                true
             }
         }
     }
@@ -246,7 +277,7 @@ impl Requests {
     pub(super) fn end_terminals(&mut self, journal: &mut Journal, sent: Option<PromptId>) -> bool {
         let mut has_ended = false;
         while let Some((record, signal)) = self.terminals.end_next() {
-            append_terminal_end(journal, sent, record, (None, Some(signal)));
+            append_terminal_end(journal, sent, record, None, Some(signal));
             has_ended = true;
         }
         has_ended
@@ -268,7 +299,8 @@ pub(super) fn append_terminal_end(
     journal: &mut Journal,
     sent: Option<PromptId>,
     mut record: TerminalRecord,
-    (exit_code, signal): (Option<i32>, Option<String>),
+    exit_code: Option<i32>,
+    signal: Option<String>,
 ) {
     let event = EncodedEvent::from(&TerminalExited {
         terminal_id: record.shown.terminal_id,
@@ -276,12 +308,9 @@ pub(super) fn append_terminal_end(
         signal: signal.as_deref(),
     });
     record.shown.exit_status = Some(TerminalExit { exit_code, signal });
-    journal.append_with(
-        if_sent(record.shown.prompt_id, sent),
-        event,
-        |seq, change| {
-            record.last_seq = Some(seq);
-            change.close_terminal(&record);
-        },
-    );
+    let prompt = if_sent(record.shown.prompt_id, sent);
+    journal.append_with(prompt, event, |seq, change| {
+        record.last_seq = Some(seq);
+        change.close_terminal(&record);
+    });
 }

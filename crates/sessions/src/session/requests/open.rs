@@ -24,6 +24,7 @@ use workspace::AgentTerminals;
 const MAX_RESOLVED: usize = 64;
 /// The maximum number of elicitation URLs that are remembered.
 const MAX_ELICITATIONS: usize = 64;
+
 pub(crate) struct Requests {
     pub(super) open: BTreeMap<RequestId, OpenRequest>,
     /// The requests that were resolved last, for clients that answer too late.
@@ -151,12 +152,8 @@ impl Requests {
         peer: PeerRequest,
         now: Instant,
     ) {
-        let deadline = request.deadline.map(|deadline| {
-            let left = deadline
-                .as_millis()
-                .saturating_sub(journal.now().as_millis());
-            now + Duration::from_millis(u64::try_from(left).unwrap_or_default())
-        });
+        let deadline = request.deadline;
+        let deadline = deadline.map(|deadline| now + deadline.since(journal.now()));
         self.insert(request, incoming, Some(peer), deadline);
     }
 

@@ -1,11 +1,10 @@
-//! The ACP clients that serve files and terminals of the agent themselves.
+//! The ACP clients that provide client tools: files and terminals for the agent.
 //!
 //! The client that starts a turn serves them until the next turn begins. A terminal stays at the client that runs its
 //! command. After a client has disconnected, the agent's policy applies. This part decides; it does no I/O.
 //!
-//! `off` in the agent's entry or in the session rejects each request, even if a client offers the method. The agent
-//! learns the methods when its process starts, and they do not depend on clients. Therefore, a client needs no process
-//! of its own.
+//! `off` in the agent's entry or in the session rejects each request, even if a client offers the method. `initialize`
+//! offers the methods to the agent, and the offer does not depend on clients. Therefore, clients can share a process.
 //!
 //! After a disconnect, the policy serves an open request for a file again. A repeated write has the same content. An
 //! open request for a terminal fails instead, because its command may have started.
@@ -167,7 +166,8 @@ impl ServingClients {
     /// Resolves after a client that must answer has disconnected or returned. Never resolves without such a client.
     pub(crate) fn presence_changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let wait = |offered: &Offered| -> BoxedWait {
-            let (mut presence, seen) = (offered.client.presence.clone(), offered.seen);
+            let mut presence = offered.client.presence.clone();
+            let seen = offered.seen;
             Box::pin(async move {
                 // A closed channel keeps its last state.
                 if presence.wait_for(|now| *now != seen).await.is_err() {

@@ -16,14 +16,15 @@ use tokio::time::Instant;
 
 use super::work::Work;
 use super::{EndedBy, Offer, Requests, Wait};
+use crate::limits::Limits;
 use crate::session::error::{AnswerError, NotFound, RequestResolved};
 use crate::session::fixtures;
 use crate::session::journal::Journal;
-use base::types::{Author, Limits, PromptId, RequestId, TerminalId, Timestamp};
+use base::types::{Author, PromptId, RequestId, TerminalId, Timestamp};
 use events::api::{PendingRequest, Resolution};
 use wire::acp::{self, Outcome, method};
 use wire::jsonrpc::{IncomingId, PendingTables};
-use workspace::{AgentTerminals, ScrollbackBudget, TerminalRequest};
+use workspace::{AgentTerminals, Exit, ScrollbackBudget, TerminalRequest};
 
 const PERMISSION: &str = method::SESSION_REQUEST_PERMISSION;
 const ELICITATION: &str = method::ELICITATION_CREATE;
@@ -212,7 +213,7 @@ fn requests_for_unknown_terminals_have_no_effect() {
         }
     }
     terminals.kill(id);
-    assert!(terminals.ended(id, (Some(0), None)).is_none());
+    assert!(terminals.ended(id, Exit::default()).is_none());
     assert!(terminals.end_next().is_none() && terminals.kill_all(|()| true).is_empty());
     assert_eq!(
         (terminals.running(id).is_none(), terminals.count()),

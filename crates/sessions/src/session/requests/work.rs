@@ -1,4 +1,4 @@
-//! The requests of the agent that the gateway serves itself (ACP, File System, Terminals).
+//! The requests of the agent that the gateway handles itself (ACP, File System, Terminals).
 //!
 //! The work runs outside of the actor, which receives its completion as an event and never waits for it.
 
@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::offer::Offer;
 use super::serving::ServingClient;
-use base::types::Limits;
+use crate::limits::Limits;
 use wire::acp::CreateTerminal;
 use wire::jsonrpc::IncomingId;
 use workspace::StartedTerminal;
@@ -78,18 +78,13 @@ pub(crate) struct Completer {
 
 impl Completer {
     pub(crate) async fn complete(self, outcome: WorkOutcome) {
-        let Self {
-            completions,
-            process,
-            incoming,
-        } = self;
-        // If the receiver is closed, the actor has stopped and has released its process.
         let completion = Completion {
-            process,
-            incoming,
+            process: self.process,
+            incoming: self.incoming,
             outcome,
         };
-        let _ = completions.send(completion).await;
+        // If the receiver is closed, the actor has stopped and has released its process.
+        let _ = self.completions.send(completion).await;
     }
 }
 
@@ -154,15 +149,12 @@ impl Work {
                 awaited: true,
             },
         );
-        let completions = self.completions.clone();
-        Some((
-            Completer {
-                completions,
-                process: self.process,
-                incoming,
-            },
-            cancelled,
-        ))
+        let completer = Completer {
+            completions: self.completions.clone(),
+            process: self.process,
+            incoming,
+        };
+        Some((completer, cancelled))
     }
 
     /// Ends a request. Returns its output if the agent still waits for the answer.
@@ -170,18 +162,12 @@ impl Work {
         &mut self,
         completion: Completion,
     ) -> Option<(IncomingId, WorkOutcome)> {
-        let Completion {
-            process,
-            incoming,
-            outcome,
-        } = completion;
-        if process != self.process {
+        if completion.process != self.process {
             return None;
         }
-        self.open
-            .remove(&incoming)?
-            .awaited
-            .then_some((incoming, outcome))
+        let work = self.open.remove(&completion.incoming)?;
+        work.awaited
+            .then_some((completion.incoming, completion.outcome))
     }
 
     /// Cancels a request. Returns whether the agent must receive the cancellation error.

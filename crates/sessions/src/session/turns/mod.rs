@@ -1,7 +1,7 @@
 //! The turns of a session: the running turn, the queue behind it, and the work that the agent reports.
 //!
-//! A turn runs from a prompt to exactly one end (ACP, Prompt Turn). The events of prompts, from their
-//! acceptance to their end, are appended here. This part does not talk to the agent.
+//! A turn runs from a prompt to exactly one end (ACP, Prompt Turn). `Turns` appends all events of prompts, from their
+//! acceptance to their end, and does not talk to the agent.
 
 mod echo;
 mod turn;
@@ -17,23 +17,22 @@ use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
 use self::echo::Echo;
-pub(super) use self::turn::{
-    Admission, Answered, CancelStep, Completion, NOT_YET, Queued, TurnClock, TurnEnd,
-};
 use self::turn::{Cancel, PromptWork, ReportedWork, RunningCalls, Turn};
+pub(super) use self::turn::{Completion, NOT_YET, Queued, TurnClock, TurnEnd};
 use super::command::PromptRequest;
 use super::error::{AdmitError, TurnRunning};
 use super::idempotency::Claim;
 use super::journal::Journal;
 use super::record::{PromptEdit, PromptRecord};
 use super::requests::serving::ServingClient;
+use crate::limits::Limits;
 use agents::agent::AgentSpec;
-use base::types::{CancelCause, Limits, PromptId, PromptStatus};
-use events::api::Prompt;
-use events::event::{EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
-use wire::acp::{
-    self, CancelTarget, PromptResult, TraceContext, WorkState, error_code, stop_reason, update,
+use base::types::PromptId;
+use events::api::{CancelCause, Problem, Prompt, PromptStatus};
+use events::event::{
+    EncodedEvent, PromptChanged, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
 };
+use wire::acp::{self, CancelTarget, TraceContext, WorkState, error_code, stop_reason, update};
 use wire::jsonrpc::{CallId, RpcError};
 
 pub(super) struct Turns {
@@ -61,17 +60,17 @@ impl Turns {
     }
 
     pub(super) fn running(&self) -> Option<PromptId> {
-        self.running
-            .as_ref()
-            .map(|turn| turn.prompt.record.prompt_id)
+        Some(self.running.as_ref()?.prompt.record.prompt_id)
     }
 
     /// The running turn, if its prompt was sent to the agent.
     pub(super) fn sent(&self) -> Option<PromptId> {
-        self.running
-            .as_ref()
-            .filter(|turn| turn.call.is_some())
-            .map(|turn| turn.prompt.record.prompt_id)
+        let turn = self.running.as_ref()?;
+        turn.call.map(|_| turn.prompt.record.prompt_id)
+    }
+
+    fn sent_mut(&mut self) -> Option<&mut Turn> {
+        self.running.as_mut().filter(|turn| turn.call.is_some())
     }
 
     pub(super) fn is_unsent(&self) -> bool {
@@ -96,30 +95,31 @@ impl Turns {
             .is_some_and(|turn| turn.call.is_some() && !turn.is_cancelled())
     }
 
-    /// The number of prompts without an end.
-    pub(super) fn unfinished(&self) -> usize {
-        self.queue.len() + usize::from(self.running.is_some())
-    }
-
     pub(super) fn trace(&self) -> Option<&TraceContext> {
         self.running.as_ref()?.prompt.request.trace.as_ref()
     }
 
-    /// Decides where a new prompt goes. `queue`: the client accepts a place in the queue.
-    pub(super) fn admit(&self, queue: bool, max_queued: usize) -> Result<Admission, AdmitError> {
+    /// The place of a new prompt in the queue, from 1. `None`: it runs now. `queue`: the client accepts a place in the queue.
+    pub(super) fn admit(
+        &self,
+        queue: bool,
+        max_queued: usize,
+    ) -> Result<Option<usize>, AdmitError> {
         // A restored prompt can wait for a process without a turn before it.
         let ahead = self
             .running()
             .or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
+        let Some(ahead) = ahead else {
+            return Ok(None);
+        };
         // A prompt that waits for a process is in the queue that clients see.
         let queued = self.queue.len() + usize::from(self.is_waiting());
-        match ahead {
-            Some(prompt) if !queue => Err(TurnRunning(prompt).into()),
-            Some(_) if queued >= max_queued => Err(AdmitError::QueueFull(max_queued)),
-            Some(_) => Ok(Admission::Queue {
-                position: queued + 1,
-            }),
-            None => Ok(Admission::Run),
+        if !queue {
+            Err(TurnRunning(ahead).into())
+        } else if queued >= max_queued {
+            Err(AdmitError::QueueFull(max_queued))
+        } else {
+            Ok(Some(queued + 1))
         }
     }
 
@@ -129,7 +129,10 @@ impl Turns {
 
     /// The head of the queue, if no turn runs.
     pub(super) fn next(&self) -> Option<&Queued> {
-        self.queue.front().filter(|_| self.running.is_none())
+        match self.running {
+            None => self.queue.front(),
+            Some(_) => None,
+        }
     }
 
     pub(super) fn dequeue(&mut self) -> Option<Queued> {
@@ -152,15 +155,15 @@ impl Turns {
             .is_some_and(|turn| turn.started_seq == NOT_YET && !turn.prompt.record.unsent)
     }
 
-    /// Accepts a prompt: begins its turn, or puts it into the queue. `starts`: a process can get the prompt as soon as its event
-    /// is durable. Returns the prompt, its event, and the ACP client that serves the started turn.
+    /// Accepts a prompt: begins its turn, or puts it into the queue at this place. `starts`: a process can get the prompt as soon as
+    /// its event is durable. Returns the prompt, its event, and the ACP client that serves the started turn.
     pub(super) fn accept(
         &mut self,
         journal: &mut Journal,
         by: &str,
         mut request: PromptRequest,
         claim: Option<&Claim>,
-        admission: Admission,
+        place: Option<usize>,
         starts: bool,
         checked: Arc<AgentSpec>,
         now: Instant,
@@ -200,17 +203,14 @@ impl Turns {
         } else {
             EncodedEvent::from(&PromptQueued {
                 prompt: &request.blocks,
-                position: match admission {
-                    Admission::Run => 1,
-                    Admission::Queue { position } => position,
-                },
+                position: place.unwrap_or(1),
                 by,
                 idempotency_key,
                 acp_request,
                 broadcast_id: record.broadcast,
             })
         };
-        journal.fold_prompt(&request.blocks);
+        journal.fold_with(|fold| fold.prompted(&request.blocks));
         let seq = journal.append_with(Some(prompt_id), event, |seq, change| {
             record.first_seq = seq;
             if starts {
@@ -230,9 +230,10 @@ impl Turns {
             restored: false,
             checked: Some(checked),
         };
-        match admission {
-            Admission::Run => self.begin(queued, if starts { seq } else { NOT_YET }, now),
-            Admission::Queue { .. } => self.enqueue(queued),
+        if place.is_some() {
+            self.enqueue(queued);
+        } else {
+            self.begin(queued, if starts { seq } else { NOT_YET }, now);
         }
         (prompt, seq, serving)
     }
@@ -275,6 +276,26 @@ impl Turns {
         });
     }
 
+    /// Begins the head of the queue.
+    pub(super) fn begin_next(&mut self, journal: &mut Journal) {
+        let Some(queued) = self.queue.pop_front() else {
+            return;
+        };
+        if queued.record.unsent {
+            // The commit of `session.attached` permits the send.
+            let prompt = queued.record.prompt_id;
+            journal.update(|record| record.begin_prompt(prompt));
+        }
+        self.begin(queued, NOT_YET, Instant::now());
+    }
+
+    /// Begins the head of the queue if it has started before, and was not sent.
+    pub(super) fn begin_unsent(&mut self, journal: &mut Journal) {
+        if self.next().is_some_and(|queued| queued.record.unsent) {
+            self.begin_next(journal);
+        }
+    }
+
     /// Marks a turn that a drain had returned to the queue as sent with the event `seq`. Returns its record.
     pub(super) fn mark_sent(&mut self, seq: u64) -> Option<&PromptRecord> {
         let turn = self
@@ -292,7 +313,8 @@ impl Turns {
             .running
             .as_mut()
             .filter(|turn| turn.call.is_none() && turn.started_seq != NOT_YET)?;
-        (turn.prompt.record.unsent, turn.started_seq) = (true, NOT_YET);
+        turn.prompt.record.unsent = true;
+        turn.started_seq = NOT_YET;
         Some(&turn.prompt.record)
     }
 
@@ -362,7 +384,8 @@ impl Turns {
     /// Withdraws the sent prompt, because it is sent again in a new agent session.
     pub(super) fn prompt_withdrawn(&mut self) {
         if let Some(turn) = &mut self.running {
-            (turn.call, turn.resent) = (None, true);
+            turn.call = None;
+            turn.resent = true;
             turn.work = PromptWork::default();
         }
     }
@@ -393,7 +416,7 @@ impl Turns {
 
     /// Notes the status of a tool call that an update reports. `subagent`: the child session that sent the update.
     pub(super) fn track_call(&mut self, kind: &str, raw: &RawValue, subagent: Option<&str>) {
-        if let Some(turn) = self.running.as_mut().filter(|turn| turn.call.is_some()) {
+        if let Some(turn) = self.sent_mut() {
             turn.calls.track(kind, raw, subagent);
         }
     }
@@ -403,7 +426,7 @@ impl Turns {
         if !matches!(kind, update::USER_MESSAGE | update::USER_MESSAGE_CHUNK) {
             return false;
         }
-        let Some(turn) = self.running.as_mut().filter(|turn| turn.call.is_some()) else {
+        let Some(turn) = self.sent_mut() else {
             return false;
         };
         let blocks = &turn.prompt.request.blocks;
@@ -416,43 +439,25 @@ impl Turns {
         self.work.last_update = now;
     }
 
-    /// Decides the effect of the response to `session/prompt`. `unproven`: the session was restored, and the agent has not
-    /// accepted a prompt since. `ends_turn`: in this version of ACP the response ends the turn.
+    /// The end of the turn after the response to `session/prompt`, or the agent's error. `None`: a `state_update` ends the turn.
+    /// `ends_turn`: in this version of ACP the response ends the turn.
     pub(super) fn answered(
         &mut self,
         outcome: Result<Box<RawValue>, RpcError>,
-        unproven: bool,
         ends_turn: bool,
-    ) -> Option<Answered> {
+    ) -> Option<Result<Completion, RpcError>> {
         let turn = self.running.as_mut()?;
         Some(match outcome {
-            Err(error) if unproven && !turn.is_cancelled() => Answered::SessionRejected(error),
             Ok(_) if !ends_turn => {
                 turn.work.acknowledged = true;
-                Answered::Acknowledged
+                return None;
             }
-            Ok(result) => match acp::parse::<PromptResult<'_>>(&result) {
-                Ok(end) => {
-                    let (usage, stop_reason) = (
-                        end.usage.map(ToOwned::to_owned),
-                        end.stop_reason.into_owned(),
-                    );
-                    Answered::Completed(Completion {
-                        stop_reason,
-                        result,
-                        usage,
-                    })
-                }
-                Err(error) => Answered::Invalid(RpcError {
-                    code: error_code::INTERNAL,
-                    message: format!("invalid result of session/prompt: {error}"),
-                    data: None,
-                }),
-            },
+            Ok(result) => Completion::parse(result),
+            // The agent confirms the cancel with an error.
             Err(error) if error.code == error_code::REQUEST_CANCELLED && turn.is_cancelled() => {
-                Answered::Cancelled
+                Ok(Completion::cancelled())
             }
-            Err(error) => Answered::Failed(error),
+            Err(error) => Err(error),
         })
     }
 
@@ -479,30 +484,24 @@ impl Turns {
             tracing::info!(%session, %prompt, %agent, cause = cause.as_str(), reason, "a cancelled turn ended");
         }
         let event = match end {
-            TurnEnd::Completed(Completion {
-                stop_reason,
-                result,
-                usage,
-            }) => {
-                let usage_raw = usage.as_deref();
+            Ok(completion) => {
                 let event = EncodedEvent::from(&PromptCompleted {
-                    stop_reason: &stop_reason,
-                    result: &result,
-                    usage: usage_raw,
+                    stop_reason: &completion.stop_reason,
+                    result: &completion.result,
+                    usage: completion.usage.as_deref(),
                     cancel_cause,
                     acp_request: record.acp_request.as_ref(),
                 });
                 record.status = PromptStatus::Completed;
-                record.stop_reason = Some(stop_reason);
-                record.usage = usage;
+                record.stop_reason = Some(completion.stop_reason);
+                record.usage = completion.usage;
                 event
             }
-            TurnEnd::Failed(problem) => {
-                let acp_request = record.acp_request.as_ref();
+            Err(problem) => {
                 let event = EncodedEvent::from(&PromptFailed {
                     problem: &problem,
                     cancel_cause,
-                    acp_request,
+                    acp_request: record.acp_request.as_ref(),
                 });
                 let error = to_raw_value(&problem);
                 record.status = PromptStatus::Failed;
@@ -517,24 +516,48 @@ impl Turns {
         self.ends.send_replace(seq);
     }
 
+    /// Fails prompts of the queue.
+    pub(super) fn fail_queued(&mut self, journal: &mut Journal, failed: Vec<(PromptId, Problem)>) {
+        for (prompt, problem) in failed {
+            for queued in self.remove_queued(Some(prompt)) {
+                self.append_end(journal, queued.record, Err(problem.clone()));
+            }
+        }
+    }
+
     /// Clears the state of the process, which the session releases.
     pub(super) fn process_released(&mut self, now: Instant) {
         self.last_ended = None;
         self.work = ReportedWork::new(now);
     }
 
-    /// Cancels the running turn. The first cause remains. `None`: the agent was asked before, or nothing runs.
-    pub(super) fn cancel(&mut self, cause: CancelCause, now: Instant) -> Option<CancelStep> {
-        let turn = self.running.as_mut()?;
+    /// Cancels the running turn. The first cause remains. Returns whether the agent must be asked: its prompt was sent, and the
+    /// agent was not asked before.
+    pub(super) fn cancel(&mut self, cause: CancelCause, now: Instant) -> bool {
+        let Some(turn) = &mut self.running else {
+            return false;
+        };
         turn.prompt.record.cancel_cause.get_or_insert(cause);
-        if turn.call.is_none() {
-            return Some(CancelStep::Complete);
+        let asks = turn.call.is_some() && !turn.is_cancelled();
+        if asks {
+            turn.cancel = Cancel::Requested { at: now };
         }
-        if turn.is_cancelled() {
-            return None;
+        asks
+    }
+
+    /// Notes that the agent ignored the cancel, and that the graceful stop of its process begins.
+    pub(super) fn stop_begun(&mut self) {
+        if let Some(turn) = &mut self.running
+            && let Cancel::Requested { at } = turn.cancel
+        {
+            turn.cancel = Cancel::Stopping { at };
         }
-        turn.cancel = Cancel::Requested { at: now };
-        Some(CancelStep::Send(turn.prompt.record.prompt_id))
+    }
+
+    /// Whether the agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
+    pub(super) fn is_idle(&self) -> bool {
+        let acknowledged = self.running.as_ref().map(|turn| turn.work.acknowledged);
+        acknowledged == Some(true) && !self.work.busy
     }
 
     /// When the running turn needs a decision.
@@ -557,36 +580,18 @@ impl Turns {
         }
     }
 
-    /// The effect of the deadline, if it has passed: the agent is silent, a drain ends the turn, or the agent ignores a
-    /// cancel.
-    pub(super) fn overdue(
-        &mut self,
+    /// Why the running turn is cancelled at its deadline: the agent is silent, or the gateway drains.
+    pub(super) fn deadline_cause(
+        &self,
         limits: &Limits,
         clock: TurnClock,
         now: Instant,
-    ) -> Option<CancelStep> {
-        self.deadline(limits, clock)
-            .filter(|deadline| now >= *deadline)?;
-        let turn = self.running.as_mut()?;
-        match turn.cancel {
-            Cancel::None => {
-                let is_drained = clock.drain_at.is_some_and(|drain| now >= drain);
-                let cause = if is_drained {
-                    CancelCause::Drain
-                } else {
-                    turn.silence_cause(limits, clock)
-                };
-                self.cancel(cause, now)
+    ) -> CancelCause {
+        match &self.running {
+            Some(turn) if clock.drain_at.is_none_or(|drain| now < drain) => {
+                turn.silence_cause(limits, clock)
             }
-            // The agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
-            Cancel::Requested { .. } if turn.work.acknowledged && !self.work.busy => {
-                Some(CancelStep::Complete)
-            }
-            Cancel::Requested { at } => {
-                turn.cancel = Cancel::Stopping { at };
-                Some(CancelStep::StopProcess)
-            }
-            Cancel::Stopping { .. } => Some(CancelStep::AbandonProcess),
+            _ => CancelCause::Drain,
         }
     }
 
@@ -610,14 +615,14 @@ impl Turns {
     /// Tracks the work that an update of ACP v2 reports. Returns whether background work began or ended.
     pub(super) fn track_work(&mut self, kind: &str, raw: &RawValue, now: Instant) -> bool {
         self.track_cancellable(kind, raw);
-        let sent = self.sent().is_some();
         let was_in_background = self.works_in_background();
+        let sent = self.running.as_mut().filter(|turn| turn.call.is_some());
         match kind {
             update::STATE => match WorkState::parse(raw) {
                 None => {}
                 Some(WorkState::Busy) => {
                     self.work.busy = true;
-                    match self.running.as_mut().filter(|_| sent) {
+                    match sent {
                         Some(turn) => turn.work.ended = None,
                         // The agent began background work, so later updates do not belong to the last turn.
                         None => self.last_ended = None,
@@ -625,14 +630,14 @@ impl Turns {
                 }
                 Some(WorkState::Idle(end)) => {
                     let was_busy = std::mem::take(&mut self.work.busy);
-                    if let Some(turn) = self.running.as_mut().filter(|_| sent) {
+                    if let Some(turn) = sent {
                         turn.work.note_end(was_busy, &end, raw, now);
                     }
                 }
             },
             update::USER_MESSAGE | update::USER_MESSAGE_CHUNK => {
                 // The agent has echoed the message of the prompt. From here on its work belongs to the turn.
-                if let Some(turn) = self.running.as_mut().filter(|_| sent) {
+                if let Some(turn) = sent {
                     turn.work.predates_prompt = false;
                 }
             }
@@ -652,17 +657,17 @@ impl Turns {
     }
 
     /// The end of the turn, if its work has ended and the agent has acknowledged the prompt.
-    pub(super) fn work_end(&mut self) -> Option<Answered> {
-        let turn = self
-            .running
-            .as_mut()
-            .filter(|turn| turn.work.acknowledged)?;
+    pub(super) fn work_end(&mut self) -> Option<Result<Completion, RpcError>> {
+        let turn = self.running.as_mut()?;
+        if !turn.work.acknowledged {
+            return None;
+        }
         let (_, raw) = turn.work.ended.take()?;
         let Some(WorkState::Idle(end)) = WorkState::parse(&raw) else {
             return None;
         };
         if end.stop_reason.as_deref() == Some(stop_reason::ERROR) {
-            return Some(Answered::Failed(end.error.unwrap_or_else(|| RpcError {
+            return Some(Err(end.error.unwrap_or_else(|| RpcError {
                 code: error_code::INTERNAL,
                 message: "the agent reported an error without details".to_owned(),
                 data: None,
@@ -673,12 +678,10 @@ impl Turns {
         } else {
             stop_reason::END_TURN
         };
-        let stop_reason = end.stop_reason.as_deref().unwrap_or(unnamed).to_owned();
-        let usage = end.usage.map(ToOwned::to_owned);
-        Some(Answered::Completed(Completion {
-            stop_reason,
+        Some(Ok(Completion {
+            stop_reason: end.stop_reason.as_deref().unwrap_or(unnamed).to_owned(),
+            usage: end.usage.map(ToOwned::to_owned),
             result: raw,
-            usage,
         }))
     }
 
@@ -712,7 +715,52 @@ impl Turns {
         self.queue.iter().find(|queued| is_prompt(queued, prompt))
     }
 
-    pub(super) fn order(&self) -> Vec<PromptId> {
+    /// Changes the content and the place of a queued prompt in one event. With two events, a crash could keep half of a request.
+    /// `before`: the queued prompt before which the prompt moves; `Some(None)`: to the end. `checked`: the entry whose denied modes the content was checked against.
+    #[expect(
+        clippy::option_option,
+        reason = "a place that is absent stays, and one that is null is the end of the queue"
+    )]
+    pub(super) fn change(
+        &mut self,
+        journal: &mut Journal,
+        by: &str,
+        prompt: PromptId,
+        blocks: Option<Box<RawValue>>,
+        before: Option<Option<PromptId>>,
+        checked: Arc<AgentSpec>,
+    ) {
+        let moved = before.and_then(|before| self.moved(prompt, before));
+        if blocks.is_none() && moved.is_none() {
+            return;
+        }
+        let event = EncodedEvent::from(&PromptChanged {
+            prompt: blocks.as_deref(),
+            before: if moved.is_some() { before } else { None },
+            by,
+        });
+        let order = moved.unwrap_or_else(|| self.order());
+        self.reorder(&order);
+        if let Some(blocks) = &blocks {
+            journal.fold_with(|fold| fold.prompted(blocks));
+        }
+        let queued = self
+            .queue
+            .iter_mut()
+            .find(|queued| is_prompt(queued, prompt));
+        journal.append_with(Some(prompt), event, |seq, change| {
+            change.set_queue(order);
+            if let (Some(queued), Some(blocks)) = (queued, blocks) {
+                queued.request.blocks = blocks;
+                queued.checked = Some(checked);
+                let by = by.to_owned();
+                queued.record.edit = Some(PromptEdit { seq, by });
+                change.put_prompt(&queued.record);
+            }
+        });
+    }
+
+    fn order(&self) -> Vec<PromptId> {
         self.queue
             .iter()
             .map(|queued| queued.record.prompt_id)
@@ -720,11 +768,7 @@ impl Turns {
     }
 
     /// The order after a move of `prompt` before another queued prompt, or to the end (`None`). `None`: the order stays.
-    pub(super) fn moved(
-        &self,
-        prompt: PromptId,
-        before: Option<PromptId>,
-    ) -> Option<Vec<PromptId>> {
+    fn moved(&self, prompt: PromptId, before: Option<PromptId>) -> Option<Vec<PromptId>> {
         if before == Some(prompt) {
             return None;
         }
@@ -736,27 +780,9 @@ impl Turns {
     }
 
     /// Puts the queue into this order, which has the same prompts.
-    pub(super) fn reorder(&mut self, order: &[PromptId]) {
+    fn reorder(&mut self, order: &[PromptId]) {
         let place = |queued: &Queued| order.iter().position(|id| *id == queued.record.prompt_id);
         self.queue.make_contiguous().sort_by_key(place);
-    }
-
-    /// Replaces the content of a queued prompt. `checked` is the entry whose denied modes it was checked against.
-    pub(super) fn edit(
-        &mut self,
-        prompt: PromptId,
-        blocks: Box<RawValue>,
-        edit: PromptEdit,
-        checked: Arc<AgentSpec>,
-    ) -> Option<&PromptRecord> {
-        let queued = self
-            .queue
-            .iter_mut()
-            .find(|queued| is_prompt(queued, prompt))?;
-        queued.request.blocks = blocks;
-        queued.checked = Some(checked);
-        queued.record.edit = Some(edit);
-        Some(&queued.record)
     }
 }
 

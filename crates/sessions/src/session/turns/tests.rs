@@ -9,7 +9,8 @@ mod queue;
 mod work;
 
 use super::*;
-use base::types::{PromptStatus, Timestamp};
+use base::types::Timestamp;
+use events::api::PromptStatus;
 use wire::jsonrpc::PendingTables;
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -51,10 +52,7 @@ impl Fixture {
     /// A sent turn that was cancelled at the given second.
     fn cancelled_at(seconds: u64) -> Self {
         let mut fixture = Self::sent();
-        let effect = fixture
-            .turns
-            .cancel(CancelCause::Person, fixture.at(seconds));
-        assert_eq!(effect, Some(CancelStep::Send(prompt(1))));
+        assert_eq!(fixture.cancel(seconds), Some(CancelStep::Send));
         fixture
     }
 
@@ -86,8 +84,39 @@ impl Fixture {
 
     /// Passes the response to the prompt of ACP v2.
     fn acknowledge(&mut self) {
-        let answered = self.turns.answered(Ok(raw("{}")), false, false);
-        assert_eq!(named(answered), "acknowledged");
+        let answered = self.turns.answered(Ok(raw("{}")), false);
+        assert_eq!(named(answered), "none");
+    }
+
+    /// Cancels the running turn as the actor does. Returns the effect on the turn or on the agent.
+    fn cancel(&mut self, seconds: u64) -> Option<CancelStep> {
+        let now = self.at(seconds);
+        self.cancel_for(CancelCause::Person, now)
+    }
+
+    fn cancel_for(&mut self, cause: CancelCause, now: Instant) -> Option<CancelStep> {
+        if self.turns.cancel(cause, now) {
+            Some(CancelStep::Send)
+        } else {
+            self.turns.is_unsent().then_some(CancelStep::Complete)
+        }
+    }
+
+    /// Reacts to the deadline of the turn as the actor does.
+    fn overdue(&mut self, limits: &Limits, clock: TurnClock, now: Instant) -> Option<CancelStep> {
+        if now < self.turns.deadline(limits, clock)? {
+            None
+        } else if !self.turns.is_cancelling() {
+            let cause = self.turns.deadline_cause(limits, clock, now);
+            self.cancel_for(cause, now)
+        } else if self.turns.is_stopping_process() {
+            Some(CancelStep::AbandonProcess)
+        } else if self.turns.is_idle() {
+            Some(CancelStep::Complete)
+        } else {
+            self.turns.stop_begun();
+            Some(CancelStep::StopProcess)
+        }
     }
 
     fn state(&mut self, update: &str, seconds: u64) -> bool {
@@ -107,6 +136,17 @@ impl Fixture {
             .map(|queued| queued.record.prompt_id.number())
             .collect()
     }
+}
+
+/// What the actor does for the cancellation of the running turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CancelStep {
+    /// The turn ends at once: its prompt was not sent to the agent, or the agent is idle.
+    Complete,
+    /// The agent is asked to cancel.
+    Send,
+    StopProcess,
+    AbandonProcess,
 }
 
 const BUSY: &str = r#"{"state":"running"}"#;
@@ -168,15 +208,11 @@ fn limits() -> Limits {
     }
 }
 
-/// The effect as text: its kind, with the stop reason or the code of the error.
-fn named(answered: Option<Answered>) -> String {
-    match answered {
+/// The end of the turn as text: its stop reason or the code of the error.
+fn named(end: Option<Result<Completion, RpcError>>) -> String {
+    match end {
         None => "none".to_owned(),
-        Some(Answered::Acknowledged) => "acknowledged".to_owned(),
-        Some(Answered::Completed(completion)) => format!("completed {}", completion.stop_reason),
-        Some(Answered::Cancelled) => "cancelled".to_owned(),
-        Some(Answered::SessionRejected(error)) => format!("session rejected {}", error.code),
-        Some(Answered::Failed(error)) => format!("failed {}", error.code),
-        Some(Answered::Invalid(error)) => format!("invalid {}", error.code),
+        Some(Ok(completion)) => format!("completed {}", completion.stop_reason),
+        Some(Err(error)) => format!("failed {}", error.code),
     }
 }

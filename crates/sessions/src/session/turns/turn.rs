@@ -9,15 +9,20 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use crate::limits::Limits;
 use crate::session::command::PromptRequest;
 use crate::session::record::PromptRecord;
 use crate::session::turns::echo::Echo;
 use agents::agent::AgentSpec;
-use base::types::limits::CANCEL_TARGETS;
-use base::types::{CancelCause, Limits, PromptId};
-use events::api::Problem;
-use wire::acp::{CancelTarget, RawObject, WorkEnd, stop_reason, update};
+use events::api::{CancelCause, Problem};
+use wire::acp::{
+    self, CancelTarget, PromptResult, RawObject, WorkEnd, error_code, stop_reason, update,
+};
 use wire::jsonrpc::{CallId, RpcError};
+
+/// The number of cancellable tool calls and terminals that the gateway remembers for a session. Beyond it,
+/// the least recently updated one can no longer be cancelled by itself.
+pub(super) const CANCEL_TARGETS: usize = 256;
 
 /// A prompt that waits for the end of the turn before it.
 #[derive(Debug)]
@@ -30,8 +35,20 @@ pub(crate) struct Queued {
     pub(crate) checked: Option<Arc<AgentSpec>>,
 }
 
+impl Queued {
+    /// A prompt that an earlier actor of the session accepted.
+    pub(crate) fn restored(record: PromptRecord, blocks: Box<RawValue>) -> Self {
+        Self {
+            record,
+            request: PromptRequest::new(blocks),
+            restored: true,
+            checked: None,
+        }
+    }
+}
+
 pub(super) struct Turn {
-    /// The start of the turn takes its serving client.
+    /// The start of the turn moves the client that provides the client tools out of this value.
     pub(super) prompt: Queued,
     /// The sequence number of the event that must be durable before the prompt is sent to the agent, or [`NOT_YET`].
     pub(super) started_seq: u64,
@@ -55,7 +72,7 @@ pub(super) enum Cancel {
     Requested {
         at: Instant,
     },
-    /// The agent ignored the cancel, and the graceful stop of its process has begun.
+    /// The agent ignored the cancel of this time, and the graceful stop of its process has begun.
     Stopping {
         at: Instant,
     },
@@ -92,28 +109,6 @@ impl Turn {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
-    Run,
-    /// It waits at this position of the queue, counted from 1.
-    Queue {
-        position: usize,
-    },
-}
-
-#[derive(Debug)]
-pub(crate) enum Answered {
-    /// The end of the turn follows in a `state_update`.
-    Acknowledged,
-    Completed(Completion),
-    /// The agent confirms the cancel with an error.
-    Cancelled,
-    /// The agent does not have the restored session.
-    SessionRejected(RpcError),
-    Failed(RpcError),
-    Invalid(RpcError),
-}
-
 #[derive(Debug)]
 pub(crate) struct Completion {
     pub(crate) stop_reason: String,
@@ -122,34 +117,7 @@ pub(crate) struct Completion {
     pub(crate) usage: Option<Box<RawValue>>,
 }
 
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the end of a turn is moved once, and not stored"
-)]
-pub(crate) enum TurnEnd {
-    Completed(Completion),
-    Failed(Problem),
-}
-
-impl TurnEnd {
-    pub(crate) fn cancelled() -> Self {
-        Self::Completed(Completion::cancelled())
-    }
-}
-
-/// A step of the cancellation of the running turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CancelStep {
-    /// The turn ends at once: its prompt was not sent to the agent, or the agent is idle.
-    Complete,
-    /// The agent must be asked to cancel.
-    Send(PromptId),
-    /// The agent ignores the cancel: begin to stop its process.
-    StopProcess,
-    /// The stop of the process takes too long.
-    AbandonProcess,
-}
+pub(crate) type TurnEnd = Result<Completion, Problem>;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnClock {
@@ -161,6 +129,20 @@ pub(crate) struct TurnClock {
 }
 
 impl Completion {
+    /// The completion of a turn from the agent's result of `session/prompt`.
+    pub(super) fn parse(result: Box<RawValue>) -> Result<Self, RpcError> {
+        let end: PromptResult<'_> = acp::parse(&result).map_err(|error| RpcError {
+            code: error_code::INTERNAL,
+            message: format!("invalid result of session/prompt: {error}"),
+            data: None,
+        })?;
+        Ok(Self {
+            stop_reason: end.stop_reason.into_owned(),
+            usage: end.usage.map(ToOwned::to_owned),
+            result,
+        })
+    }
+
     pub(crate) fn cancelled() -> Self {
         let result = format!(r#"{{"stopReason":"{}"}}"#, stop_reason::CANCELLED);
         Self {

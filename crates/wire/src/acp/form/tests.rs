@@ -10,7 +10,6 @@ fn form(properties: &Value) -> Form {
     Form::parse(&raw(&json!({ "type": "object", "properties": properties }))).unwrap()
 }
 
-/// Returns the pointers of all errors.
 fn error_pointers(form: &Form, content: &Value) -> Vec<String> {
     form.validate(Some(&raw(content)))
         .into_iter()

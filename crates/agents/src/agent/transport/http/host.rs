@@ -11,15 +11,15 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use base::shutdown::lock_or_abort;
-use base::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
 use base::types::text::strip_controls;
 use outgoing::{Client, Cookies, EventStream, SilenceTimeout, read_body};
+use wire::acp::headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
 use wire::jsonrpc::{self, Message, plain_line};
 
-/// A host accepts a message and opens a stream at once.
+/// The timeout for the response to a POST or to a stream request. Hosts respond before the agent does the work.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(1);
-/// The maximum size of an error that is part of a text.
+/// The maximum size of an error response's body. A longer body is ignored.
 const MAX_ERROR_BYTES: usize = 8 << 10;
 /// The maximum length of the text of an error in bytes.
 const MAX_ERROR_TEXT: usize = 500;
@@ -38,12 +38,6 @@ pub(in crate::agent) struct Host {
     headers: HeaderMap,
     max_line_bytes: usize,
     cookies: Mutex<Cookies>,
-}
-
-/// The body of the response to `initialize`, with the id of the connection.
-pub(super) struct Opened {
-    pub(super) connection: Option<HeaderValue>,
-    pub(super) body: Bytes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -125,8 +119,12 @@ impl Host {
         }
     }
 
-    /// Opens a connection. The caller limits the time, because the host can start an agent.
-    pub(super) async fn initialize(&self, body: Bytes) -> Result<Opened, RequestFailure> {
+    /// Opens a connection. The caller limits the time, because the host can start an agent. Returns the id of the
+    /// connection, and the body of the response.
+    pub(super) async fn initialize(
+        &self,
+        body: Bytes,
+    ) -> Result<(Option<HeaderValue>, Bytes), RequestFailure> {
         let request = with_json(self.request(Method::POST), body);
         let response = self.send(request).await?;
         if response.status() != StatusCode::OK {
@@ -135,7 +133,7 @@ impl Host {
         let connection = response.headers().get(CONNECTION_ID).cloned();
         let body = read_body(response, self.max_line_bytes).await;
         let body = body.map_err(|error| RequestFailure::Lost(error.to_string()))?;
-        Ok(Opened { connection, body })
+        Ok((connection, body))
     }
 
     pub(super) async fn post(

@@ -1,4 +1,4 @@
-//! The transport to an agent on another host over HTTP with Server-Sent Events: a POST for each message of the gateway, a
+//! The transport to a remote agent over HTTP with Server-Sent Events: a POST for each message of the gateway, a
 //! stream for the connection and one for each session (ACP, RFD "streamable HTTP and WebSocket transport").
 //!
 //! Messages are posted one after another, because the protocol depends on their order. The response to a call is a message
@@ -20,7 +20,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,22 +31,21 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 pub(in crate::agent) use self::host::Host;
-use self::host::{Opened, RequestFailure};
-use self::routes::{Effect, Routes, Sent};
+use self::host::RequestFailure;
+use self::routes::{Effect, Routes};
 use self::streams::{Follower, QUEUED_REPORTS, RESUME_TIMEOUT, Report, Streams};
 use super::Channel;
-use super::link::{INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
+use super::link::{CLOSED, INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Limits, QueuedLine};
+use base::types::QueuedLine;
 use outgoing::{Backoff, Event};
 use wire::acp::error_code;
-use wire::jsonrpc::{self, Message, RpcError, without_line_end};
+use wire::jsonrpc::{self, MAX_DEPTH, Message, RpcError, without_line_end};
 
 /// The time in which the agent can still send messages after the gateway has closed the connection.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// The time for queued messages after the gateway has closed the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-const CLOSED: &str = "the gateway closed the connection";
 
 /// Why the host did not open a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,10 +60,9 @@ pub(in crate::agent) type StartOutcome = Arc<OnceLock<StartRejection>>;
 /// Opens the transport to a host. The first line of the gateway, `initialize`, opens the connection.
 pub(in crate::agent) fn open(
     host: Host,
-    limits: &Limits,
     shutdown: &Shutdown,
 ) -> (Channel<DuplexStream>, StartOutcome) {
-    let (queue, lines) = LineQueue::new(limits);
+    let (queue, lines) = LineQueue::new();
     let (incoming, output) = tokio::io::duplex(INCOMING_BYTES);
     let link = Arc::new(Link::default());
     let outcome = StartOutcome::default();
@@ -73,7 +71,6 @@ pub(in crate::agent) fn open(
         link: Arc::clone(&link),
         outcome: outcome.clone(),
         shutdown: shutdown.clone(),
-        max_depth: limits.max_json_depth,
     };
     shutdown.spawn(task.run(lines, output));
     let channel = Channel {
@@ -91,7 +88,6 @@ struct Task {
     link: Arc<Link>,
     outcome: StartOutcome,
     shutdown: Shutdown,
-    max_depth: usize,
 }
 
 impl Task {
@@ -100,13 +96,23 @@ impl Task {
             opened = self.initialize(&mut lines, &mut output) => opened,
             () = self.link.closing() => Err(CLOSED.to_owned()),
         };
-        let follower = match opened {
-            Ok(follower) => follower,
+        let (follower, reports) = match opened {
+            Ok(opened) => opened,
             Err(reason) => return self.link.end(reason),
         };
         let host = Arc::clone(&self.host);
-        let connection = follower.0.connection.clone();
-        let reason = self.exchange(follower, lines, output).await;
+        let connection = follower.connection.clone();
+        let streams = Streams::open(follower, &self.shutdown);
+        let closed_late = async {
+            self.link.closing().await;
+            sleep(CLOSE_TIMEOUT).await;
+        };
+        let reason = tokio::select! {
+            reason = streams.receive(reports, output) => reason,
+            reason = streams.send(lines, &self.link) => reason,
+            () = closed_late => CLOSED.to_owned(),
+        };
+        drop(streams);
         if self.link.is_closing() {
             host.delete(&connection).await;
             self.link.end(CLOSED.to_owned());
@@ -124,14 +130,14 @@ impl Task {
     ) -> Result<(Follower, mpsc::Receiver<Report>), String> {
         let line = lines.recv().await.ok_or(CLOSED)?;
         let opened = self.host.initialize(without_line_end(line.bytes())).await;
-        let Opened { connection, body } = opened.map_err(|failure| match failure {
+        let (connection, body) = opened.map_err(|failure| match failure {
             RequestFailure::Status { status, .. } => {
                 self.reject(StartRejection::Status(status));
                 failure.reason()
             }
             RequestFailure::NotReceived(reason) | RequestFailure::Lost(reason) => reason,
         })?;
-        let response = jsonrpc::parse(&body, self.max_depth);
+        let response = jsonrpc::parse(&body, MAX_DEPTH);
         let is_error = matches!(
             response,
             Ok(Message::Response {
@@ -160,36 +166,11 @@ impl Task {
         // The first rejection ends the task.
         let _ = self.outcome.set(rejection);
     }
-
-    /// Exchanges messages until the end of the connection. Returns its reason.
-    async fn exchange(
-        &self,
-        (follower, reports): (Follower, mpsc::Receiver<Report>),
-        lines: mpsc::Receiver<QueuedLine>,
-        output: DuplexStream,
-    ) -> String {
-        let streams = Streams::open(follower.clone(), &self.shutdown);
-        let exchange = Exchange { follower, streams };
-        let closed_late = async {
-            self.link.closing().await;
-            sleep(CLOSE_TIMEOUT).await;
-        };
-        tokio::select! {
-            reason = exchange.receive(reports, output) => reason,
-            reason = exchange.send(lines, &self.link) => reason,
-            () = closed_late => CLOSED.to_owned(),
-        }
-    }
 }
 
-struct Exchange {
-    follower: Follower,
-    streams: Streams,
-}
-
-impl Exchange {
+impl Streams {
     fn routes(&self) -> MutexGuard<'_, Routes> {
-        lock_or_abort(Mutex::lock(&self.follower.routes))
+        lock_or_abort(self.follower.routes.lock())
     }
 
     /// Passes the agent's messages on as lines. Returns the reason of the end.
@@ -222,8 +203,8 @@ impl Exchange {
         let effect = self.routes().received(session, event.id.is_some(), message);
         match effect {
             Effect::None => {}
-            Effect::Open(session) => drop(self.streams.open_session(&session)),
-            Effect::Close(session) => self.streams.close_session(&session),
+            Effect::Open(session) => drop(self.open_session(&session)),
+            Effect::Close(session) => self.close_session(&session),
         }
     }
 
@@ -257,9 +238,9 @@ impl Exchange {
         let Ok(message) = serde_json::from_slice::<&RawValue>(&line) else {
             return Ok(());
         };
-        let Sent { session, call } = self.routes().sent(message);
+        let (session, call) = self.routes().sent(message);
         if let Some(session) = &session {
-            self.streams.opened(session).await;
+            self.opened(session).await;
         }
         let follower = &self.follower;
         let deadline = Instant::now() + RESUME_TIMEOUT;
@@ -277,9 +258,12 @@ impl Exchange {
                 Err(failure) => break failure,
             }
         };
-        let Some(call) = call.filter(|_| !failure.is_of_connection()) else {
+        let Some(call) = call else {
             return Err(failure.reason());
         };
+        if failure.is_of_connection() {
+            return Err(failure.reason());
+        }
         self.routes().forget(&call);
         // The connection can have ended.
         let report = Report::Rejected(rejected(&call, &failure));

@@ -26,13 +26,6 @@ struct Call {
     ends_session: bool,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sent {
-    pub(super) session: Option<Arc<str>>,
-    /// The JSON-RPC id of a request.
-    pub(super) call: Option<Box<str>>,
-}
-
 /// The effect of a message of the agent on the streams.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -66,18 +59,14 @@ impl<T> Open<T> {
 }
 
 impl Routes {
-    /// Registers a message of the gateway.
-    pub(super) fn sent(&mut self, message: &RawValue) -> Sent {
+    /// Registers a message of the gateway. Returns its session, and the JSON-RPC id of a request.
+    pub(super) fn sent(&mut self, message: &RawValue) -> (Option<Arc<str>>, Option<Box<str>>) {
         let Some(object) = RawObject::parse(message) else {
-            return Sent::default();
+            return (None, None);
         };
         let id = object.get("id").map(RawValue::get);
         let Some(name) = object.text("method") else {
-            let session = id.and_then(|id| self.requests.remove(id));
-            return Sent {
-                session,
-                call: None,
-            };
+            return (id.and_then(|id| self.requests.remove(id)), None);
         };
         let session = object.get("params").and_then(session_of);
         if let Some(id) = id {
@@ -87,10 +76,7 @@ impl Routes {
             };
             self.calls.insert(id, call);
         }
-        Sent {
-            session,
-            call: id.map(Into::into),
-        }
+        (session, id.map(Into::into))
     }
 
     /// Registers a message of the agent on the stream of `session`.
@@ -127,8 +113,8 @@ impl Routes {
         self.calls.remove(call);
     }
 
-    /// Whether the stream of a connection can be opened again before its first message without a loss: the server gives ids,
-    /// and no open call can have a response on this stream.
+    /// Whether a connection stream that has sent no message yet can be opened again without losing messages: the server
+    /// sends event ids, and no open call expects its response on this stream.
     pub(super) fn is_connection_stream_idle(&self) -> bool {
         self.gives_ids && self.calls.values().all(|call| call.session.is_some())
     }
@@ -165,7 +151,7 @@ mod tests {
     fn messages_name_the_session_of_their_params_and_answers_that_of_the_stream() {
         let mut routes = Routes::default();
         let sent = |routes: &mut Routes, text| {
-            let Sent { session, call } = routes.sent(raw(text));
+            let (session, call) = routes.sent(raw(text));
             (
                 session.as_deref().map(str::to_owned),
                 call.as_deref().map(str::to_owned),

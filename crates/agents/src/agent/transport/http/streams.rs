@@ -39,7 +39,7 @@ pub(super) enum Report {
 /// The open streams. Dropping the value ends them.
 #[derive(Debug)]
 pub(super) struct Streams {
-    follower: Follower,
+    pub(super) follower: Follower,
     shutdown: Shutdown,
     connection: AbortHandle,
     /// The least recently used one first.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{Host, StartOutcome, StartRejection, open};
 use crate::agent::transport::{LineWriter, Queueing, Transport};
 use base::shutdown::Shutdown;
-use base::types::{Limits, ProxyVariables};
+use outgoing::ProxyVariables;
 use outgoing::{AddressRule, Client, ClientOptions};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -163,7 +163,7 @@ impl Agent {
             HeaderMap::new(),
             1 << 20,
         );
-        let (channel, outcome) = open(host, &Limits::default(), &Shutdown::new());
+        let (channel, outcome) = open(host, &Shutdown::new());
         let lines = BufReader::new(channel.incoming).lines();
         let agent = Self {
             lines,
@@ -237,7 +237,7 @@ async fn cut_streams_continue_after_their_last_message() {
 
     let again = host.next("GET", Some("s")).await;
     assert_eq!(again.header("last-event-id"), Some("e/1"));
-    // The host has not noticed the end of the former stream.
+    // The host has not noticed the end of the previous stream.
     again.answer("409 Conflict", "").await;
     let mut session = host.next("GET", Some("s")).await;
     session.open().await;

@@ -118,18 +118,23 @@ fn damaged_first_run_keeps_log_start() {
     }
 }
 
+/// The offset of these bytes in the pages of one kind: 10 for an index, 13 for a table.
+fn find_in_pages(bytes: &[u8], kind: u8, wanted: &[u8]) -> usize {
+    let pages = bytes.chunks(PAGE).enumerate();
+    let mut pages = pages.filter(|(_, page)| page[0] == kind);
+    pages
+        .find_map(|(at, page)| Some(at * PAGE + memchr::memmem::find(page, wanted)?))
+        .unwrap()
+}
+
 #[test]
 fn lost_first_index_entry_keeps_log_start() {
     let database = two_logs();
     // Session 1 from seq 1, at position 3. The changed entry belongs to another session.
     let mut bytes = fs::read(database.path()).unwrap();
     let entry = [&[1; 16][..], &[3]].concat();
-    let found = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
-        memchr::memmem::find(page, &entry)
-            .filter(|_| page[0] == 10)
-            .map(|found| at * PAGE + found)
-    });
-    bytes[found.unwrap()] ^= 1;
+    let found = find_in_pages(&bytes, 10, &entry);
+    bytes[found] ^= 1;
     fs::write(database.path(), bytes).unwrap();
     let store = database.store();
     assert_eq!(
@@ -165,23 +170,14 @@ fn session_continues_after_any_flipped_bit_in_last_run() {
     let database = two_logs();
     let bytes = fs::read(database.path()).unwrap();
     let text = b"id: e-7\nevent: test";
-    let frames = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
-        memchr::memmem::find(page, text)
-            .filter(|_| page[0] == 13)
-            .map(|found| at * PAGE + found)
-    });
-    let frames = frames.unwrap();
-    let entry = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
-        memchr::memmem::find(page, &[1; 16])
-            .filter(|_| page[0] == 10)
-            .map(|found| at * PAGE + found)
-    });
-    let entry = entry.unwrap();
+    let frames = find_in_pages(&bytes, 13, text);
+    let entry = find_in_pages(&bytes, 10, &[1; 16]);
     // The bytes of the row before its frames, including its size and position, and the index entry of the
     // run.
     let row = frames - 70..frames;
     let copy = Database::new();
-    let (mut refused, mut went_on) = (0, 0);
+    let mut refused = 0;
+    let mut went_on = 0;
     for at in row.chain(entry - 5..entry + 19) {
         for bit in [0, 7] {
             let mut bytes = bytes.clone();

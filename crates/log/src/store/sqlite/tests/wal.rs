@@ -43,7 +43,8 @@ fn idle_checkpoint_keeps_wal_file_size() {
         "an empty file is not preallocated"
     );
     append(&store, vec![run(2, 1..=1)]);
-    let (room, first) = (size(&database), store.wal_prealloc.written());
+    let room = size(&database);
+    let first = store.wal_prealloc.written();
     assert!(room > first);
     // The main file contains all commits.
     let moved = || {
@@ -98,7 +99,8 @@ fn erased_bytes_leave_both_files_when_idle() {
         ],
     );
     for seq in 1..30 {
-        let (first, second) = (260 + seq, 20 + seq);
+        let first = 260 + seq;
+        let second = 20 + seq;
         append(
             &store,
             vec![

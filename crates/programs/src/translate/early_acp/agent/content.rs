@@ -101,7 +101,6 @@ fn wrap(item: &RawValue) -> Box<RawValue> {
     object(&[("type", to_raw("content")), ("content", content)])
 }
 
-/// The content of a tool call with this text.
 pub(super) fn text_content(text: &str) -> Box<RawValue> {
     to_raw(&[wrap(&to_raw(text))])
 }

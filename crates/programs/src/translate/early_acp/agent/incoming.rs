@@ -11,7 +11,7 @@ use super::translator::{
     Attempt, FIRST_OWN_ID, Names, Notice, PromptForm, SetUp, Translator, Turn,
 };
 use crate::translate::agent::message_of;
-use crate::translate::early_acp::names::{self, member};
+use crate::translate::early_acp::names;
 use crate::translate::message::{
     LineError, Members, Object, chunk, internal, invalid_params, missing, notification, response,
 };
@@ -133,11 +133,10 @@ const PROMPT_TYPES: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// The answer of the agent as an answer of ACP, with the names of its methods.
 fn initialize_result(result: &RawValue) -> Result<(Names, Box<RawValue>), LineError> {
     let result = Object::parse("initialize", result)?;
-    let version = result.required(member::PROTOCOL_VERSION)?;
-    let major = major_version(version).ok_or(missing("initialize", member::PROTOCOL_VERSION))?;
+    let version = result.required("protocolVersion")?;
+    let major = major_version(version).ok_or(missing("initialize", "protocolVersion"))?;
     let capabilities = result.object("agentCapabilities");
     // An agent can repeat the version of the request, so a text alone does not decide.
     let is_early = version.get().starts_with('"') && capabilities.is_none();
@@ -147,9 +146,9 @@ fn initialize_result(result: &RawValue) -> Result<(Names, Box<RawValue>), LineEr
         Names::Modern
     };
     let mut answer = Members::default();
-    answer.set(member::PROTOCOL_VERSION, to_raw(&major));
+    answer.set("protocolVersion", to_raw(&major));
     let info = result.get("agentInfo");
-    let info = info.or_else(|| result.get(member::SERVER_INFO));
+    let info = info.or_else(|| result.get("serverInfo"));
     answer.set_some("agentInfo", info.map(ToOwned::to_owned));
     // The methods of early names can do nothing beyond a text prompt.
     let capabilities = match &capabilities {
@@ -249,8 +248,7 @@ impl Translator {
     fn own_answered(&mut self, outcome: Outcome) {
         let Ok(result) = outcome else { return };
         let cancelled = Object::parse(names::CANCEL_SESSION, &result).ok();
-        let refused =
-            cancelled.and_then(|result| Some(result.get(member::CANCELLED)?.get() == "false"));
+        let refused = cancelled.and_then(|result| Some(result.get("cancelled")?.get() == "false"));
         if let (Some(true), Some(turn)) = (refused, &mut self.turn) {
             turn.is_cancelled = false;
         }
@@ -345,7 +343,7 @@ impl Translator {
     fn turn_result(&mut self, turn: &Turn, result: Box<RawValue>) -> Outcome {
         let object = Object::parse(turn.form.method(), &result).ok();
         let content = match &object {
-            Some(object) => object.get(member::CONTENT),
+            Some(object) => object.get("content"),
             None => Some(&*result).filter(|result| result.get().starts_with('"')),
         };
         let reason = object.as_ref().and_then(|object| object.text("stopReason"));
@@ -354,7 +352,7 @@ impl Translator {
             && !turn.has_output
             && turn.form == PromptForm::Text
         {
-            return Err(internal(missing(names::PROMPT, member::CONTENT)));
+            return Err(internal(missing(names::PROMPT, "content")));
         }
         if let Some(content) = content {
             self.rest_of_text(turn, content);
@@ -377,7 +375,11 @@ impl Translator {
 
     fn rest_of_text(&mut self, turn: &Turn, content: &RawValue) {
         let session = self.session.as_deref().unwrap_or_default();
-        let decoded = text_of(content).filter(|_| !turn.has_undecoded);
+        let decoded = if turn.has_undecoded {
+            None
+        } else {
+            text_of(content)
+        };
         let rest = match &decoded {
             Some(text) => to_raw(turn.streamed.remainder(text)),
             // A text that cannot be compared is delivered only if it can be no repetition.
@@ -400,9 +402,9 @@ fn session_id(set_up: &SetUp, names: Names, result: &RawValue) -> Result<Box<str
     } else {
         method::SESSION_NEW
     };
-    let id = Object::parse(object, result)?.required_text(member::SESSION_ID)?;
+    let id = Object::parse(object, result)?.required_text("sessionId")?;
     if id.is_empty() || id.len() > MAX_SESSION_ID {
-        Err(missing(object, member::SESSION_ID))
+        Err(missing(object, "sessionId"))
     } else {
         Ok(id.into())
     }
@@ -411,7 +413,7 @@ fn session_id(set_up: &SetUp, names: Names, result: &RawValue) -> Result<Box<str
 fn error_in_result(outcome: Outcome) -> Outcome {
     let result = outcome?;
     let error = Object::parse("result", &result).ok();
-    let error = error.and_then(|result| result.get(member::ERROR));
+    let error = error.and_then(|result| result.get("error"));
     let error = error.filter(|error| !matches!(error.get(), "false" | "\"\"" | "{}"));
     let Some(error) = error else {
         return Ok(result);

@@ -10,16 +10,14 @@ mod tools;
 mod translator;
 mod updates;
 
-use bytes::Bytes;
-use serde_json::value::RawValue;
-
 use self::translator::{Opening, Translator};
-use crate::translate::input::MAX_DEPTH;
+use crate::stdio::MAX_DEPTH;
 use crate::translate::message::LineError;
-use crate::translate::protocol::{AgentProtocol, Launch, Outgoing, Output};
+use crate::translate::protocol::{AgentProtocol, Launch, Output};
 use base::types::random_uuid;
+use bytes::Bytes;
 use wire::acp::method;
-use wire::jsonrpc::CallId;
+use wire::jsonrpc::Message;
 
 /// The translation for one agent.
 ///
@@ -28,9 +26,9 @@ use wire::jsonrpc::CallId;
 pub(in crate::translate) struct EarlyAgent {
     translator: Translator,
     /// The first `initialize` until the agent has answered it, for another start.
-    first: Option<(CallId, Box<RawValue>)>,
+    first: Option<Message>,
     /// The `initialize` for the command that starts again.
-    again: Option<(CallId, Box<RawValue>)>,
+    again: Option<Message>,
 }
 
 /// The translation for one process. The ids of tool calls stay unique in the transcript of a session with several processes.
@@ -53,16 +51,11 @@ impl AgentProtocol for EarlyAgent {
         std::mem::take(&mut self.translator.out)
     }
 
-    fn message(&mut self, message: &Outgoing<'_>) {
-        if let Outgoing::Request {
-            id,
-            method: method::INITIALIZE,
-            params,
-        } = *message
-        {
-            self.first = Some((id, params.to_owned()));
+    fn message(&mut self, message: Message) {
+        self.translator.encode(&message);
+        if matches!(&message, Message::Request { method, .. } if **method == *method::INITIALIZE) {
+            self.first = Some(message);
         }
-        self.translator.encode(message);
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), LineError> {
@@ -74,12 +67,8 @@ impl AgentProtocol for EarlyAgent {
     }
 
     fn launched(&mut self) {
-        if let Some((id, params)) = self.again.take() {
-            self.translator.encode(&Outgoing::Request {
-                id,
-                method: method::INITIALIZE,
-                params: &params,
-            });
+        if let Some(initialize) = self.again.take() {
+            self.translator.encode(&initialize);
         }
     }
 

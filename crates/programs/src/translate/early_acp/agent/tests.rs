@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::translator::{Opening, Translator};
-use crate::translate::protocol::{Outgoing, Output};
+use crate::translate::protocol::Output;
 use wire::jsonrpc::{Message, PendingTables};
 
 mod bounds;
@@ -65,7 +65,7 @@ impl Fixture {
         }
     }
 
-    fn encode(&mut self, message: &Outgoing<'_>) -> String {
+    fn encode(&mut self, message: &Message) -> String {
         self.translator.encode(message);
         let out = std::mem::take(&mut self.translator.out);
         let shown = out.iter().map(|output| match output {
@@ -78,17 +78,17 @@ impl Fixture {
     /// Sends a request. Returns the lines for the agent, or the reply.
     fn call(&mut self, method: &str, params: &str) -> String {
         let id = self.tables.register_call();
-        self.encode(&Outgoing::Request {
-            id,
-            method,
-            params: &raw(params),
+        self.encode(&Message::Request {
+            id: raw(&id.to_string()),
+            method: method.into(),
+            params: raw(params),
         })
     }
 
     fn notify(&mut self, method: &str, params: &str) -> String {
-        self.encode(&Outgoing::Notification {
-            method,
-            params: &raw(params),
+        self.encode(&Message::Notification {
+            method: method.into(),
+            params: raw(params),
         })
     }
 

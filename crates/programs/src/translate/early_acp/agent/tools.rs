@@ -6,8 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::content::{snake_case, text_content, tool_content};
-use crate::translate::budget::Budget;
-use crate::translate::message::{LineError, Members, Object, missing};
+use crate::translate::message::{Budget, LineError, Members, Object, missing};
 use wire::acp::{to_raw, update as kind};
 
 /// The maximum number of tool calls of a turn that results can refer to.
@@ -320,8 +319,8 @@ fn option(raw: &RawValue) -> Result<Box<RawValue>, LineError> {
     Ok(to_raw(&option))
 }
 
-/// The kind of an option without one, by the words of its id and name. An option whose words have no meaning here allows
-/// always: no policy of an operator selects that kind, so only a person can.
+/// Derives the kind of an option without a kind from the words of its id and name. If no word is known, the kind is
+/// `allow_always`: no policy of an operator selects this kind, so only a person can select the option.
 fn kind_of(id: &str, name: &str) -> &'static str {
     let id = snake_case(id);
     if let Some(kind) = OPTION_KINDS.iter().find(|kind| **kind == id) {
@@ -354,7 +353,8 @@ mod tools_tests {
     #[test]
     fn calls_without_ids_are_paired_with_their_results_in_order() {
         let mut tools = Tools::new("t".to_owned());
-        let (read, none) = (fields(None, Some("read")), fields(None, None));
+        let read = fields(None, Some("read"));
+        let none = fields(None, None);
         let new = |id: &str| Found::New(id.to_owned());
         let known = |id: &str| Found::Known(id.to_owned());
         assert_eq!(tools.call(&read, Source::Update), new("t-1"));

@@ -6,13 +6,13 @@ use serde_json::value::RawValue;
 
 use super::content::Streamed;
 use super::tools::Tools;
-use crate::translate::early_acp::names::{self, member};
+use crate::translate::early_acp::names;
 use crate::translate::message::{
     LineError, Members, Object, invalid_params, invalid_request, missing, response,
 };
-use crate::translate::protocol::{Outgoing, Output};
+use crate::translate::protocol::Output;
 use wire::acp::{self, AcpVersion, error_code, method, to_raw};
-use wire::jsonrpc::{self, CallId, RpcError};
+use wire::jsonrpc::{self, CallId, Message, RpcError};
 
 /// The version in `initialize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,21 +203,20 @@ impl Translator {
         }
     }
 
-    pub(super) fn encode(&mut self, message: &Outgoing<'_>) {
-        let lines = match *message {
-            Outgoing::Request { id, method, params } => match self.request(id, method, params) {
-                Ok(lines) => lines,
-                Err(error) => {
-                    self.out.push(response(id, Err(error)));
-                    return;
+    pub(super) fn encode(&mut self, message: &Message) {
+        let lines = match message {
+            Message::Request { id, method, params } => {
+                let Some(id) = CallId::parse(id) else { return };
+                match self.request(id, method, params) {
+                    Ok(lines) => lines,
+                    Err(error) => return self.out.push(response(id, Err(error))),
                 }
-            },
-            Outgoing::Notification {
-                method: method::SESSION_CANCEL,
-                params,
-            } => self.cancel(params),
-            Outgoing::Notification { .. } if self.names == Names::Early => Bytes::new(),
-            Outgoing::Notification { .. } | Outgoing::Answer { .. } => message.line(),
+            }
+            Message::Notification { method, params } if **method == *method::SESSION_CANCEL => {
+                self.cancel(params)
+            }
+            Message::Notification { .. } if self.names == Names::Early => return,
+            Message::Notification { .. } | Message::Response { .. } => message.line(),
         };
         if !lines.is_empty() {
             let lines = self.after_initialized(lines);
@@ -252,7 +251,10 @@ impl Translator {
             }
             method::SESSION_PROMPT => self.prompt(id, params),
             _ if self.names == Names::Early && MODERN_METHODS.contains(&method) => {
-                Err(unsupported(method))
+                let detail = format!(
+                    "\"Method not found\": {method}: the early protocol of this agent does not have it"
+                );
+                Err(RpcError::new(error_code::METHOD_NOT_FOUND, detail))
             }
             _ => Ok(jsonrpc::request(id, method, params)),
         }
@@ -360,7 +362,7 @@ impl Translator {
     }
 }
 
-/// The params for the agent. They contain the members of early agents and those of ACP. `params` are those of ACP.
+/// Converts the ACP params of `initialize`. The result contains the members of early agents and of ACP.
 fn initialize(opening: Opening, params: &RawValue) -> Result<Box<RawValue>, LineError> {
     let params = Object::parse("params", params)?;
     let version = match opening {
@@ -375,17 +377,10 @@ fn initialize(opening: Opening, params: &RawValue) -> Result<Box<RawValue>, Line
     let flat = flat.filter_map(|name| Some((*name, files.as_ref()?.get(name)?)));
     let capabilities: Members<'_> = offered.iter().chain(flat).collect();
     let mut members: Members<'_> = params.iter().collect();
-    members.set(member::PROTOCOL_VERSION, version);
+    members.set("protocolVersion", version);
     members.set("clientCapabilities", to_raw(&capabilities));
     members.set("capabilities", acp::empty_result());
     Ok(to_raw(&members))
-}
-
-fn unsupported(method: &str) -> RpcError {
-    let detail = format!(
-        "\"Method not found\": {method}: the early protocol of this agent does not have it"
-    );
-    RpcError::new(error_code::METHOD_NOT_FOUND, detail)
 }
 
 /// The params of a prompt for the agent. `params` are those of `session/prompt`.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::content::{Part, parts, snake_case, text_content, text_of, tool_content};
 use super::tools::{Found, Source, ToolFields};
 use super::translator::Translator;
-use crate::translate::early_acp::names::{self, member, update_type};
+use crate::translate::early_acp::names;
 use crate::translate::message::{
     LineError, Members, Object, ToolUpdate, chunk, missing, notification, update,
 };
@@ -20,31 +20,31 @@ const TEXTS: [&str; 6] = ["content", "delta", "text", "chunk", "message", "appen
 impl Translator {
     /// The session of a message. A message without an id belongs to the session of the process.
     fn session_of(&self, params: &Object<'_>) -> Result<String, LineError> {
-        let named = params.text(member::SESSION_ID).map(Cow::into_owned);
+        let named = params.text("sessionId").map(Cow::into_owned);
         let own = || self.session.as_deref().map(ToOwned::to_owned);
         let session = named.or_else(own);
-        session.ok_or(missing("params", member::SESSION_ID))
+        session.ok_or(missing("params", "sessionId"))
     }
 
     pub(super) fn early_update(&mut self, raw: &RawValue) -> Result<(), LineError> {
         let params = Object::parse(names::UPDATE, raw)?;
         let session = self.session_of(&params)?;
-        let data = params.object(member::DATA);
+        let data = params.object("data");
         let objects: Vec<&Object<'_>> = data.iter().chain([&params]).collect();
-        match &*params.required_text(member::UPDATE_TYPE)? {
-            update_type::THINKING => {
+        match &*params.required_text("updateType")? {
+            "thinking" => {
                 self.early_text(&session, kind::AGENT_THOUGHT_CHUNK, &objects)?;
             }
-            update_type::RESPONSE => {
+            "response" => {
                 self.early_text(&session, kind::AGENT_MESSAGE_CHUNK, &objects)?;
             }
-            update_type::TOOL_CALL => {
+            "tool_call" => {
                 let mut fields = ToolFields::read(&objects);
                 // In an announcement the content is a text for people.
-                fields.title = fields.title.or_else(|| params.text(member::CONTENT));
+                fields.title = fields.title.or_else(|| params.text("content"));
                 self.tool_call(&session, &fields, Source::Update);
             }
-            update_type::TOOL_RESULT => {
+            "tool_result" => {
                 self.tool_result(&session, &ToolFields::read(&objects), Source::Update);
             }
             _ => self.out.push(notification(names::UPDATE, raw.to_owned())),
@@ -60,7 +60,7 @@ impl Translator {
     ) -> Result<(), LineError> {
         let mut last_first = objects.iter().rev();
         let content = last_first.find_map(|object| TEXTS.iter().find_map(|name| object.get(name)));
-        let content = content.ok_or(missing(names::UPDATE, member::CONTENT))?;
+        let content = content.ok_or(missing(names::UPDATE, "content"))?;
         self.message(session, kind, content);
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Translator {
     ) -> Result<(), LineError> {
         let params = Object::parse(name, raw)?;
         let session = self.session_of(&params)?;
-        let nested = [member::DATA, "toolCall", "toolResult", "tool"].into_iter();
+        let nested = ["data", "toolCall", "toolResult", "tool"].into_iter();
         let nested = nested.filter_map(|name| params.object(name));
         let nested: Vec<Object<'_>> = nested.collect();
         let objects: Vec<&Object<'_>> = nested.iter().chain([&params]).collect();
@@ -97,8 +97,7 @@ impl Translator {
             None => content.required_text("type")?,
         };
         let kind = snake_case(&kind);
-        let is_modern =
-            named.is_some() && nested.is_some() && params.text(member::SESSION_ID).is_some();
+        let is_modern = named.is_some() && nested.is_some() && params.text("sessionId").is_some();
         let modern = is_modern.then_some(raw);
         match &*kind {
             kind::AGENT_MESSAGE_CHUNK | "message_delta" | "message_chunk" | "agent_message" => {
@@ -125,7 +124,7 @@ impl Translator {
             _ => {
                 let mut members: Members<'_> =
                     content.iter().filter(|(name, _)| *name != "type").collect();
-                members.remove(member::SESSION_ID);
+                members.remove("sessionId");
                 members.set("sessionUpdate", to_raw(&kind));
                 self.out.push(update(&session, &members));
             }
@@ -147,7 +146,7 @@ impl Translator {
         modern: Option<&RawValue>,
     ) -> Result<(), LineError> {
         let content = TEXTS.iter().find_map(|name| object.get(name));
-        let content = content.ok_or(missing("update", member::CONTENT))?;
+        let content = content.ok_or(missing("update", "content"))?;
         let is_block = object.text("sessionUpdate").as_deref() == Some(kind)
             && Object::parse("content", content).is_ok_and(|block| block.get("type").is_some());
         if let Some(params) = modern
@@ -226,14 +225,7 @@ impl Translator {
                 only.ok_or(missing("update", "toolCallId"))?
             }
         };
-        let early = [
-            "type",
-            "id",
-            "name",
-            "toolName",
-            "input",
-            member::SESSION_ID,
-        ];
+        let early = ["type", "id", "name", "toolName", "input", "sessionId"];
         let kept = object.iter().filter(|(name, _)| !early.contains(name));
         let mut members: Members<'_> = kept.collect();
         members.set("sessionUpdate", to_raw(&kind));

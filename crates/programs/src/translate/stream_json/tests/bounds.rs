@@ -132,7 +132,8 @@ fn result_of_a_tool_with_a_forgotten_input_has_its_status_and_no_diff() {
 
 #[test]
 fn call_with_an_id_above_the_bound_still_ends() {
-    let (mut fixture, id) = (Fixture::new(), "i".repeat(bounds::TOOLS + 1));
+    let mut fixture = Fixture::new();
+    let id = "i".repeat(bounds::TOOLS + 1);
     let input = json!({ "command": "ls" });
     fixture.receive(&assistant(None, &json!([call(&id, "Bash", &input)])));
     fixture.receive(&result(None, &id, &json!("out")));
@@ -151,7 +152,8 @@ fn call_with_an_id_above_the_bound_still_ends() {
 
 #[test]
 fn text_of_a_message_with_an_id_above_the_bound_is_not_lost() {
-    let (mut fixture, id) = (Fixture::new(), "m".repeat(bounds::STREAMED + 1));
+    let mut fixture = Fixture::new();
+    let id = "m".repeat(bounds::STREAMED + 1);
     let event = |event: Value| json!({ "type": "stream_event", "event": event });
     fixture.receive(&event(
         json!({ "type": "message_start", "message": { "id": id } }),
@@ -174,7 +176,8 @@ fn text_of_a_message_with_an_id_above_the_bound_is_not_lost() {
 
 #[test]
 fn messages_of_a_subagent_with_an_id_above_the_bound_belong_to_the_session() {
-    let (mut fixture, id) = (Fixture::new(), "i".repeat(bounds::SUBAGENTS + 1));
+    let mut fixture = Fixture::new();
+    let id = "i".repeat(bounds::SUBAGENTS + 1);
     fixture.receive(&assistant(
         Some(&id),
         &json!([{ "type": "text", "text": "inside" }]),

@@ -136,7 +136,8 @@ fn chunks(count: usize) -> String {
 
 #[test]
 fn recordings_of_messages_have_their_text_once_and_the_ends_of_their_turns() {
-    let (hello, once) = ("mock says: hello.", &["result end_turn"][..]);
+    let hello = "mock says: hello.";
+    let once = &["result end_turn"][..];
     for (name, recording) in [
         ("hello", recording!("hello")),
         ("noinit", recording!("noinit")),

@@ -1,9 +1,8 @@
 //! Starts of the CLI: for `initialize`, and for another session than the expected one.
 
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::translate::protocol::{AgentProtocol as _, Launch, Outgoing, Output};
+use crate::translate::protocol::{AgentProtocol as _, Launch, Output};
 use crate::translate::stream_json::StreamJson;
 use wire::acp::to_raw;
 use wire::jsonrpc::{CallId, Message, PendingTables};
@@ -57,13 +56,11 @@ impl Starts {
 
     fn call(&mut self, method: &str, params: &Value) -> Vec<String> {
         let id: CallId = self.tables.register_call();
-        let params: Box<RawValue> = to_raw(params);
-        let request = Outgoing::Request {
-            id,
-            method,
-            params: &params,
-        };
-        self.agent.message(&request);
+        self.agent.message(Message::Request {
+            id: to_raw(&id.number()),
+            method: method.into(),
+            params: to_raw(params),
+        });
         self.shown()
     }
 

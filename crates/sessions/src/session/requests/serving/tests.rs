@@ -104,7 +104,8 @@ fn client_serves_only_the_methods_that_it_supports() {
 #[test]
 fn latest_turn_decides_which_client_serves() {
     let mut fixture = Fixture::new();
-    let ((first, _a), (second, _b)) = (client("a", ALL), client("b", ALL));
+    let (first, _a) = client("a", ALL);
+    let (second, _b) = client("b", ALL);
     for (began, expected) in [(Some(first), "a"), (Some(second), "b"), (None, "policy")] {
         fixture.part.turn_began(began);
         assert_eq!(fixture.route(RequestKind::ReadFile, None, 0), expected);
@@ -135,7 +136,8 @@ fn policy_applies_after_the_client_has_disconnected() {
 #[test]
 fn terminal_stays_at_the_client_that_runs_it() {
     let mut fixture = Fixture::new();
-    let ((first, presence), (second, _b)) = (client("a", ALL), client("b", ALL));
+    let (first, presence) = client("a", ALL);
+    let (second, _b) = client("b", ALL);
     assert!(
         fixture
             .part
@@ -188,7 +190,8 @@ fn release_of_the_process_forgets_the_terminals() {
 #[test]
 fn open_request_ends_when_its_client_has_disconnected() {
     let mut fixture = Fixture::new();
-    let ((first, presence), (second, _b)) = (client("a", ALL), client("b", ALL));
+    let (first, presence) = client("a", ALL);
+    let (second, _b) = client("b", ALL);
     let ids = [RequestId::new(1), RequestId::new(2)];
     fixture.part.offered(ids[0], first);
     fixture.part.offered(ids[1], second);

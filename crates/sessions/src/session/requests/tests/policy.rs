@@ -1,8 +1,7 @@
 use super::*;
 use crate::session::requests::answers::{allows, answer_wait};
-use agents::agent::AgentSpec;
-use base::types::{OnTimeout, Permissions};
-use events::api::{PermissionPolicy, SessionPolicy};
+use agents::agent::{AgentSpec, Permissions};
+use events::api::{OnTimeout, PermissionPolicy, SessionPolicy};
 
 fn spec(on_timeout: OnTimeout, timeout: u64, allow: &[&str]) -> AgentSpec {
     let mut spec = AgentSpec::removed("a".parse().unwrap());
@@ -27,7 +26,8 @@ fn narrowed(permissions: PermissionPolicy) -> SessionPolicy {
 
 #[test]
 fn the_policy_of_the_session_only_shortens_the_wait() {
-    let (reject, wait) = (OnTimeout::Reject, OnTimeout::Wait);
+    let reject = OnTimeout::Reject;
+    let wait = OnTimeout::Wait;
     // (setting of the agent with a timeout of 60 s, policy of the session, its timeout, wait)
     for (agent, on_timeout, timeout_seconds, expected) in [
         (reject, None, None, Wait::AtMost(seconds(60))),

@@ -166,14 +166,14 @@ fn the_release_of_the_process_drops_its_requests() {
 }
 
 #[test]
-fn a_completion_of_a_former_process_does_not_answer_the_next_one() {
+fn a_completion_of_a_previous_process_does_not_answer_the_next_one() {
     for work in WORK {
         let mut fixture = Fixture::new(&Limits::default());
-        let (id, former, _token) = fixture.begin(work);
+        let (id, previous, _token) = fixture.begin(work);
         fixture.part.process_released();
         // The next process reuses the request id.
         let (completer, _next_token) = fixture.part.begin(id, true, 8).unwrap();
-        assert_eq!(fixture.complete(former), None, "{work:?}");
+        assert_eq!(fixture.complete(previous), None, "{work:?}");
         assert!(fixture.is_serving(), "{work:?}");
         assert_eq!(fixture.complete(completer), Some(id), "{work:?}");
     }
@@ -216,7 +216,7 @@ fn file_request_reserves_its_bytes_until_drop() {
     fixture.part.process_released();
     assert!(
         fixture.part.file_permits(&params(2)).is_none(),
-        "the work of the former process continues"
+        "the work of the previous process continues"
     );
     drop(permits);
     assert!(fixture.part.file_permits(&params(1024)).is_some());

@@ -14,54 +14,47 @@ fn outcome(outcome: Outcome) -> Result<Box<RawValue>, RpcError> {
 fn the_response_to_the_prompt_has_one_effect() {
     let end = Ok(r#"{"stopReason":"end_turn"}"#);
     let cancelled = error_code::REQUEST_CANCELLED;
-    // (the response ends the turn, turn is cancelled, restore is unproven, outcome, effect)
-    for (version, is_cancelled, unproven, answer, expected) in [
-        (V1, false, false, end, "completed end_turn"),
-        (V1, false, true, end, "completed end_turn"),
+    // (the response ends the turn, turn is cancelled, outcome, effect)
+    for (version, is_cancelled, answer, expected) in [
+        (V1, false, end, "completed end_turn"),
         (
             V1,
             true,
-            false,
             Ok(r#"{"stopReason":"cancelled"}"#),
             "completed cancelled",
         ),
-        (V1, true, false, end, "completed end_turn"),
+        (V1, true, end, "completed end_turn"),
         (
             V1,
-            false,
             false,
             Ok(r#"{"stopReason":"_vendor"}"#),
             "completed _vendor",
         ),
-        (V1, false, false, Ok("{}"), "invalid -32603"),
-        (V1, false, false, Ok("null"), "invalid -32603"),
-        (V1, true, false, Ok(r#"{"stopReason":1}"#), "invalid -32603"),
-        (V2, false, false, Ok("{}"), "acknowledged"),
-        (V2, false, false, Ok("null"), "acknowledged"),
-        (V2, false, true, end, "acknowledged"),
-        (V2, true, false, Ok("{}"), "acknowledged"),
-        (V1, false, false, Err(-32603), "failed -32603"),
-        (V2, false, false, Err(-32603), "failed -32603"),
-        (V1, false, false, Err(cancelled), "failed -32800"),
-        (V1, true, false, Err(cancelled), "cancelled"),
-        (V2, true, false, Err(cancelled), "cancelled"),
-        (V1, true, true, Err(cancelled), "cancelled"),
-        (V1, true, false, Err(-32603), "failed -32603"),
-        (V1, false, true, Err(-32002), "session rejected -32002"),
-        (V2, false, true, Err(-32002), "session rejected -32002"),
-        // A cancelled turn does not run again in a new session.
-        (V1, true, true, Err(-32002), "failed -32002"),
+        (V1, false, Ok("{}"), "failed -32603"),
+        (V1, false, Ok("null"), "failed -32603"),
+        (V1, true, Ok(r#"{"stopReason":1}"#), "failed -32603"),
+        (V2, false, Ok("{}"), "none"),
+        (V2, false, Ok("null"), "none"),
+        (V2, false, end, "none"),
+        (V2, true, Ok("{}"), "none"),
+        (V1, false, Err(-32603), "failed -32603"),
+        (V2, false, Err(-32603), "failed -32603"),
+        (V1, false, Err(cancelled), "failed -32800"),
+        (V1, true, Err(cancelled), "completed cancelled"),
+        (V2, true, Err(cancelled), "completed cancelled"),
+        (V1, true, Err(-32603), "failed -32603"),
+        (V1, true, Err(-32002), "failed -32002"),
     ] {
         let mut fixture = if is_cancelled {
             Fixture::cancelled_at(0)
         } else {
             Fixture::sent()
         };
-        let answered = fixture.turns.answered(outcome(answer), unproven, version);
+        let answered = fixture.turns.answered(outcome(answer), version);
         assert_eq!(
             named(answered),
             expected,
-            "{version} {is_cancelled} {unproven} {answer:?}"
+            "{version} {is_cancelled} {answer:?}"
         );
         assert_eq!(
             fixture.turns.running(),
@@ -75,7 +68,7 @@ fn the_response_to_the_prompt_has_one_effect() {
 fn a_response_without_a_turn_has_no_effect() {
     for version in [V1, V2] {
         let mut fixture = Fixture::new();
-        let answered = fixture.turns.answered(outcome(Err(-32603)), true, version);
+        let answered = fixture.turns.answered(outcome(Err(-32603)), version);
         assert_eq!(named(answered), "none");
     }
 }
@@ -83,8 +76,8 @@ fn a_response_without_a_turn_has_no_effect() {
 #[test]
 fn a_completion_has_the_raw_result_and_its_usage() {
     let result = r#"{"stopReason":"max_tokens","usage":{"totalTokens":1.10}, "x":1}"#;
-    let answered = Fixture::sent().turns.answered(Ok(raw(result)), false, V1);
-    let Some(Answered::Completed(completion)) = answered else {
+    let answered = Fixture::sent().turns.answered(Ok(raw(result)), V1);
+    let Some(Ok(completion)) = answered else {
         panic!("the turn completes")
     };
     assert_eq!(completion.stop_reason, "max_tokens");
@@ -111,8 +104,6 @@ fn a_rejected_session_withdraws_the_prompt_for_a_second_send() {
     let mut fixture = Fixture::sent();
     let call = fixture.calls.register_call();
     fixture.turns.prompt_sent(Some(call), fixture.base);
-    let answered = fixture.turns.answered(Err(error(-32002)), true, V2);
-    assert_eq!(named(answered), "session rejected -32002");
     fixture.turns.prompt_withdrawn();
     assert!(
         !fixture.turns.is_prompt(call),
@@ -195,7 +186,7 @@ fn the_end_of_the_work_has_its_usage_and_its_raw_update() {
     let idle = r#"{"state":"idle","stopReason":"end_turn","usage":{"totalTokens":1.10}, "x":1}"#;
     fixture.acknowledge();
     fixture.state(idle, 1);
-    let Some(Answered::Completed(completion)) = fixture.turns.work_end() else {
+    let Some(Ok(completion)) = fixture.turns.work_end() else {
         panic!("the turn completes")
     };
     assert_eq!(completion.result.get(), idle);

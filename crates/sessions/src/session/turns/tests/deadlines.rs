@@ -12,7 +12,8 @@ pub(super) fn clock() -> TurnClock {
 /// A turn whose process is being stopped since second 25, after a cancel at second 10.
 fn stopping() -> Fixture {
     let mut fixture = Fixture::cancelled_at(10);
-    let overdue = fixture.turns.overdue(&limits(), clock(), fixture.at(25));
+    let now = fixture.at(25);
+    let overdue = fixture.overdue(&limits(), clock(), now);
     assert_eq!(overdue, Some(CancelStep::StopProcess));
     fixture
 }
@@ -155,7 +156,7 @@ fn a_tool_call_in_progress_is_cancelled_only_after_the_longer_limit() {
         let deadline = fixture.turns.deadline(&limits, clock());
         assert_eq!(fixture.seconds(deadline), Some(expected), "{kind} {raw}");
         let now = fixture.at(expected);
-        fixture.turns.overdue(&limits, clock(), now);
+        fixture.overdue(&limits, clock(), now);
         assert_eq!(fixture.turns.take().unwrap().cancel_cause, Some(cause));
     }
     let mut fixture = Fixture::sent();
@@ -187,13 +188,15 @@ fn the_first_cause_of_a_cancel_remains() {
         drain_at: Some(fixture.at(11)),
         ..clock()
     };
-    fixture.turns.overdue(&limits(), drain, fixture.at(12));
+    let now = fixture.at(12);
+    fixture.overdue(&limits(), drain, now);
     assert_eq!(
         fixture.turns.take().unwrap().cancel_cause,
         Some(CancelCause::Person)
     );
     let mut fixture = Fixture::unsent();
-    fixture.turns.overdue(&limits(), drain, fixture.at(12));
+    let now = fixture.at(12);
+    fixture.overdue(&limits(), drain, now);
     assert_eq!(
         fixture.turns.take().unwrap().cancel_cause,
         Some(CancelCause::Drain)
@@ -207,7 +210,7 @@ fn an_agent_that_ignores_the_cancel_loses_its_process() {
     for (second, expected) in [
         (0, None),
         (99, None),
-        (100, Some(CancelStep::Send(prompt(1)))),
+        (100, Some(CancelStep::Send)),
         (114, None),
         (115, Some(CancelStep::StopProcess)),
         (115, None),
@@ -217,7 +220,7 @@ fn an_agent_that_ignores_the_cancel_loses_its_process() {
     ] {
         let now = fixture.at(second);
         assert_eq!(
-            fixture.turns.overdue(&limits(), clock(), now),
+            fixture.overdue(&limits(), clock(), now),
             expected,
             "{second}"
         );
@@ -233,17 +236,13 @@ fn a_drain_cancels_the_turn_and_then_stops_the_process() {
     };
     for (second, expected) in [
         (4, None),
-        (5, Some(CancelStep::Send(prompt(1)))),
+        (5, Some(CancelStep::Send)),
         (6, Some(CancelStep::StopProcess)),
         (34, None),
         (35, Some(CancelStep::AbandonProcess)),
     ] {
         let now = fixture.at(second);
-        assert_eq!(
-            fixture.turns.overdue(&limits(), clock, now),
-            expected,
-            "{second}"
-        );
+        assert_eq!(fixture.overdue(&limits(), clock, now), expected, "{second}");
     }
 }
 
@@ -254,11 +253,10 @@ fn a_drain_cancels_an_unsent_turn_that_began_with_it() {
         drain_at: Some(fixture.at(5)),
         ..clock()
     };
-    assert_eq!(fixture.turns.overdue(&limits(), clock, fixture.at(4)), None);
-    assert_eq!(
-        fixture.turns.overdue(&limits(), clock, fixture.at(5)),
-        Some(CancelStep::Complete)
-    );
+    for (second, expected) in [(4, None), (5, Some(CancelStep::Complete))] {
+        let now = fixture.at(second);
+        assert_eq!(fixture.overdue(&limits(), clock, now), expected);
+    }
 }
 
 #[test]
@@ -277,8 +275,9 @@ fn a_cancelled_turn_of_an_idle_agent_completes() {
         if busy {
             fixture.state(BUSY, 1);
         }
-        fixture.turns.cancel(CancelCause::Person, fixture.at(10));
-        let overdue = fixture.turns.overdue(&limits(), clock(), fixture.at(25));
+        fixture.cancel(10);
+        let now = fixture.at(25);
+        let overdue = fixture.overdue(&limits(), clock(), now);
         assert_eq!(overdue, Some(expected), "{acknowledged} {busy}");
     }
 }

@@ -5,12 +5,12 @@ use crate::session::fixtures;
 fn a_prompt_runs_waits_or_is_rejected() {
     let behind = |number| Err(TurnRunning(prompt(number)).to_string());
     let full = |max| Err(AdmitError::QueueFull(max).to_string());
-    let at = |position| Ok(Admission::Queue { position });
+    let at = |place| Ok(Some(place));
     // (a turn runs, queued prompts, the client accepts the queue, maximum of the queue, admission)
     for (runs, waiting, queue, max, expected) in [
-        (false, 0, false, 2, Ok(Admission::Run)),
-        (false, 0, true, 2, Ok(Admission::Run)),
-        (false, 0, true, 0, Ok(Admission::Run)),
+        (false, 0, false, 2, Ok(None)),
+        (false, 0, true, 2, Ok(None)),
+        (false, 0, true, 0, Ok(None)),
         (true, 0, false, 2, behind(1)),
         (true, 0, true, 2, at(1)),
         (true, 0, true, 0, full(0)),
@@ -34,11 +34,6 @@ fn a_prompt_runs_waits_or_is_rejected() {
             .admit(queue, max)
             .map_err(|error| error.to_string());
         assert_eq!(admitted, expected, "{row:?}");
-        assert_eq!(
-            fixture.turns.unfinished(),
-            waiting as usize + usize::from(runs),
-            "{row:?}"
-        );
     }
 }
 
@@ -249,7 +244,7 @@ async fn the_end_of_a_turn_is_appended_and_notifies_its_waiters() {
     let record = fixture.turns.take().unwrap();
     fixture
         .turns
-        .append_end(&mut journal, record, TurnEnd::cancelled());
+        .append_end(&mut journal, record, Ok(Completion::cancelled()));
     assert_eq!(*fixture.ends.borrow_and_update(), 1);
     assert_eq!(fixtures::kinds(journal.log()).await, ["prompt.completed"]);
 }
@@ -264,13 +259,13 @@ async fn an_accepted_prompt_runs_waits_for_a_process_or_waits_in_the_queue() {
         (true, vec![], vec!["prompt.started"]),
         (false, vec![2], vec!["prompt.started", "prompt.queued"]),
     ] {
-        let admission = fixture.turns.admit(true, 1).unwrap();
+        let place = fixture.turns.admit(true, 1).unwrap();
         let (accepted, seq, serving) = fixture.turns.accept(
             &mut journal,
             "alice",
             queued(1).request,
             None,
-            admission,
+            place,
             starts,
             Arc::clone(&spec),
             fixture.base,
@@ -316,6 +311,30 @@ fn a_move_keeps_the_order_of_the_others() {
     }
 }
 
+#[tokio::test]
+async fn a_change_of_the_content_and_the_place_is_one_event() {
+    let (mut journal, _audit) = fixtures::journal().await;
+    let mut fixture = Fixture::sent();
+    fixture.enqueue([2, 3]);
+    let spec = Arc::new(AgentSpec::removed("a".parse().unwrap()));
+    let edited = r#"[{"type":"text","text":"edited"}]"#;
+    // The second change has no effect.
+    for blocks in [Some(raw(edited)), None] {
+        let before = Some(Some(prompt(2)));
+        let spec = Arc::clone(&spec);
+        fixture
+            .turns
+            .change(&mut journal, "bob", prompt(3), blocks, before, spec);
+        assert_eq!(journal.record().queued, [prompt(3), prompt(2)]);
+        assert_eq!(fixtures::kinds(journal.log()).await, ["prompt.changed"]);
+    }
+    let queued = fixture.turns.queued(prompt(3)).unwrap();
+    assert_eq!(queued.request.blocks.get(), edited);
+    assert_eq!(queued.record.content_seq(), 1);
+    assert_eq!(queued.record.edit.as_ref().unwrap().by, "bob");
+    assert_eq!(fixture.turns.order(), [prompt(3), prompt(2)]);
+}
+
 #[test]
 fn a_returned_prompt_is_not_one_of_the_queue() {
     let mut fixture = Fixture::new();
@@ -345,7 +364,7 @@ async fn waiting_turn_counts_as_queued_until_it_starts_once() {
     assert!(fixture.turns.is_waiting());
     assert!(fixture.turns.admit(true, 1).is_err(), "the queue is full");
     let second = fixture.turns.admit(true, 2).expect("the queue has a place");
-    assert_eq!(second, Admission::Queue { position: 2 });
+    assert_eq!(second, Some(2));
     assert!(fixture.turns.start(&mut journal).is_none());
     assert!(!fixture.turns.is_waiting());
     assert_eq!(journal.record().prompt_id, Some(prompt(1)));

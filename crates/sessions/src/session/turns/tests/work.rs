@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
+use super::super::turn::CANCEL_TARGETS;
 use super::*;
-use base::types::limits::CANCEL_TARGETS;
 
 /// An input of an agent of ACP v2 during a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,8 @@ use Input::{Ack, Busy, Chunk, Echo, End, Idle};
 
 /// Passes an input as the actor does. Returns whether the turn ends.
 fn pass(fixture: &mut Fixture, input: Input) -> bool {
-    let (now, turns) = (fixture.at(1), &mut fixture.turns);
+    let now = fixture.at(1);
+    let turns = &mut fixture.turns;
     let update = match input {
         Ack => None,
         Echo => Some((update::USER_MESSAGE, "{}")),
@@ -33,7 +34,7 @@ fn pass(fixture: &mut Fixture, input: Input) -> bool {
     if let Some((kind, update)) = update {
         turns.track_work(kind, &raw(update), now);
     } else {
-        turns.answered(Ok(raw("{}")), false, false);
+        turns.answered(Ok(raw("{}")), false);
     }
     let ends = turns.work_end().is_some();
     if ends {

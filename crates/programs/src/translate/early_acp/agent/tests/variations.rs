@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Fixture, line_of, raw};
 use crate::translate::early_acp::EarlyAgent;
-use crate::translate::protocol::{AgentProtocol as _, Outgoing, Output};
+use crate::translate::protocol::{AgentProtocol as _, Output};
+use wire::jsonrpc::Message;
 
 fn message(text: &str) -> Value {
     json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } })
@@ -320,13 +321,12 @@ fn error_within_a_result_is_an_error() {
 #[test]
 fn agent_that_ends_because_of_the_version_is_started_again_with_the_number() {
     let mut agent = EarlyAgent::new();
-    let params = raw(r#"{"protocolVersion":1,"clientCapabilities":{}}"#);
-    let initialize = Outgoing::Request {
-        id: wire::jsonrpc::CallId::new(1),
-        method: "initialize",
-        params: &params,
+    let initialize = Message::Request {
+        id: raw("1"),
+        method: "initialize".into(),
+        params: raw(r#"{"protocolVersion":1,"clientCapabilities":{}}"#),
     };
-    agent.message(&initialize);
+    agent.message(initialize.clone());
     let sent = |agent: &mut EarlyAgent| match agent.outputs().pop() {
         Some(Output::ToAgent(line)) => line_of(&line),
         other => panic!("{other:?}"),
@@ -344,7 +344,7 @@ fn agent_that_ends_because_of_the_version_is_started_again_with_the_number() {
 
     // An agent that has answered is not started again.
     let mut agent = EarlyAgent::new();
-    agent.message(&initialize);
+    agent.message(initialize);
     for _ in 0..2 {
         let failed = br#"{"id":1,"error":{"code":-32000,"message":"no"}}"#;
         agent.line(failed).unwrap();
