@@ -10,6 +10,7 @@ LOG receives every line of the client. Without flags the agent has the early nam
     content      rejects a prompt with the member `prompt` (modern)
     number       answers `initialize` with the text "1.0" with an error
     crash        ends at `initialize` with the text "1.0"
+    auth         creates sessions only after a sign-in, for which it runs in a terminal with the argument `login`
 
 The first word of a prompt is a command: see the functions `do_...`. Other prompts are echoed.
 """
@@ -22,6 +23,7 @@ import time
 LOG, FLAGS = sys.argv[1], set(sys.argv[2:])
 MODERN = "modern" in FLAGS
 SESSION = f"early-{os.getpid()}"
+SIGNED_IN = os.path.join(os.environ.get("HOME", "/tmp"), "signed-in")
 
 
 def send(message):
@@ -146,10 +148,12 @@ def initialize(params):
         if "number" in FLAGS:
             raise TypeError("'<' not supported between instances of 'int' and 'str'")
     info = {"name": "early-agent", "version": "0.1"}
+    shell = {"type": "terminal", "id": "shell", "name": "Log in here", "args": ["login"]}
+    methods = {"authMethods": [shell]} if "auth" in FLAGS else {}
     if MODERN:
         capabilities = {"promptTypes": {"image": True}, "mcp": {"http": True}}
-        return {"protocolVersion": 1, "agentInfo": info, "agentCapabilities": capabilities}
-    return {"protocolVersion": "1.0", "capabilities": {"streaming": True}, "serverInfo": info}
+        return {"protocolVersion": 1, "agentInfo": info, "agentCapabilities": capabilities, **methods}
+    return {"protocolVersion": "1.0", "capabilities": {"streaming": True}, "serverInfo": info, **methods}
 
 
 def handle(method, params):
@@ -157,6 +161,8 @@ def handle(method, params):
         return initialize(params)
     if method == ("session/new" if MODERN else "agent/createSession"):
         params["cwd" if MODERN else "workspaceDir"]
+        if "auth" in FLAGS and not os.path.exists(SIGNED_IN):
+            raise PermissionError("Authentication required")
         return {"sessionId": SESSION}
     if method == ("session/prompt" if MODERN else "agent/prompt"):
         text = prompt_of(params)
@@ -169,8 +175,15 @@ def handle(method, params):
     raise LookupError(f"Unknown method: {method}")
 
 
+def login():
+    if input("the word: ") != "sesame":
+        sys.exit("that is another word")
+    open(SIGNED_IN, "w").close()
+    print("welcome")
+
+
 def main():
-    while True:
+    while "login" not in FLAGS:
         message = read()
         if "id" not in message or "method" not in message:
             continue
@@ -181,10 +194,13 @@ def main():
             send({"id": message["id"], "error": {"code": code, "message": str(error)}})
         except ValueError as error:
             send({"id": message["id"], "error": {"code": -32602, "message": str(error)}})
+        except PermissionError as error:
+            send({"id": message["id"], "error": {"code": -32000, "message": str(error)}})
         except TypeError as error:
             send({"id": message["id"], "error": {"code": -32603, "message": str(error)}})
         if message["method"] == "initialize" and not MODERN:
             send({"method": "initialized", "params": {}})
+    login()
 
 
 main()

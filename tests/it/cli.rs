@@ -465,7 +465,8 @@ fn check_runs_each_command_in_the_isolation_of_its_entry() {
             "isolation.allow_root_agents = true\n\
              [agents.shim]\ncommand = {shim:?}\nfolders = [{folders}]\n\
              [agents.broken]\ncommand = {broken:?}\n[agents.refuses]\ncommand = {refuses:?}\n\
-             [agents.waits]\ncommand = {waits:?}\n[agents.open]\ncommand = {shim:?}\nisolation = \"off\"\n"
+             [agents.waits]\ncommand = {waits:?}\n[agents.open]\ncommand = {shim:?}\nisolation = \"off\"\n\
+             [agents.translated]\ncommand = {broken:?}\ndialect = \"stream-json\"\n"
         );
         fs::write(&file, entries).unwrap();
         let mut check = command(data.path());
@@ -481,12 +482,17 @@ fn check_runs_each_command_in_the_isolation_of_its_entry() {
         found.map(str::to_owned).collect::<Vec<_>>()
     };
     let found = warnings("");
-    let [broken, shim] = &found[..] else {
+    let [broken, shim, translated] = &found[..] else {
         panic!("{found:?}")
     };
     assert!(
         broken.contains("agents.broken.command: it exited with code 127: "),
         "{broken}"
+    );
+    // The check runs the command itself, and not its translation.
+    assert!(
+        translated.contains("agents.translated.command: it exited with code 127: "),
+        "{translated}"
     );
     assert!(
         shim.contains("agents.shim.command: it starts without isolation, but not in the isolation of its entry")
@@ -494,7 +500,7 @@ fn check_runs_each_command_in_the_isolation_of_its_entry() {
         "{shim}"
     );
     let found = warnings(&format!("{:?}", versions.path()));
-    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(
         fs::read_dir(data.path()).unwrap().count(),
         1,

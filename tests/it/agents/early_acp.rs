@@ -20,6 +20,10 @@ impl Early {
     }
 
     fn start_with(flags: &[&str], settings: &str) -> Self {
+        Self::start_entry(flags, "", settings)
+    }
+
+    fn start_entry(flags: &[&str], entry: &str, settings: &str) -> Self {
         let log = tempfile::tempdir().expect("a temporary folder");
         let file = log.path().join("lines");
         let file = file.to_str().expect("UTF-8");
@@ -33,7 +37,7 @@ impl Early {
         // A process that starts ahead would add its lines.
         let more = "dialect = \"early-acp\"\nisolation = \"off\"\npool = { min_idle = 0 }";
         let gateway = Setup::default()
-            .agent("early", "python3", &args, more)
+            .agent("early", "python3", &args, &format!("{more}\n{entry}"))
             .settings(settings)
             .start();
         Self { gateway, log }

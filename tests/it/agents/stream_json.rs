@@ -1,12 +1,14 @@
 //! Agents with the protocol of the Claude Code CLI (`dialect = "stream-json"`), as `tests/agents/claude_cli.py` has it.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::log::{all, noise};
 use crate::support::places::claude_cli;
-use crate::support::{Gateway, Setup};
+use crate::support::{Answer, Gateway, Setup};
 
 /// A gateway with the command, and the log of its starts.
 struct Cli {
@@ -72,6 +74,36 @@ async fn session_has_a_process_in_its_folder_and_the_version_of_the_command() {
         2,
         "{starts:?}"
     );
+}
+
+/// The command has the name of Claude Code, so its row in the table of known agents applies without a key of the entry.
+#[tokio::test]
+async fn row_of_a_known_command_applies_to_the_command_itself() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let command = folder.path().join("claude");
+    let script = format!("#!/bin/sh\nexec python3 {:?} \"$@\"\n", claude_cli());
+    std::fs::write(&command, script).expect("the folder is ours");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&command, executable).expect("the file is ours");
+    let entry = "isolation = \"off\"\nenv = { ANTHROPIC_API_KEY = \"sk-for-the-command\" }";
+    let gateway = Setup::default()
+        .agent("known", command.to_str().expect("UTF-8"), &[], entry)
+        .start();
+    let session = gateway.session("known").await;
+    let agent = gateway.get("/v1/agents/known").await;
+    assert_eq!(
+        (&agent["dialect"], &agent["version"]),
+        (&json!("stream-json"), &json!("9.8.7")),
+        "{agent}"
+    );
+    let turn = gateway.turn(&session, "env ANTHROPIC_API_KEY").await;
+    assert_eq!(turn["text"], "sk-for-the-command", "{turn}");
+    let mode = json!({ "modeId": "bypassPermissions" });
+    let path = format!("/v1/sessions/{session}/mode");
+    let answer = Answer::of(gateway.request(Method::PUT, &path).json(&mode)).await;
+    let problem = answer.problem(403, "forbidden");
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(detail.contains("`modes.deny`"), "{detail}");
 }
 
 #[tokio::test]

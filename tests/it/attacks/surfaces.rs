@@ -74,7 +74,7 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     // which only a command of the operator loads.
     let opens_connections = |file: &PathBuf| {
         let source = source(file);
-        let imports = source.split("use outgoing::").skip(1);
+        let imports = source.split("use outgoing").skip(1);
         imports
             .filter_map(|rest| rest.split(';').next())
             .any(|names| names.contains("Client") || names.contains("open_websocket"))

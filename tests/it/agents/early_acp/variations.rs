@@ -1,7 +1,9 @@
 //! Agents with the method names of ACP and early shapes: one test for each variation.
 
+use reqwest::StatusCode;
 use serde_json::json;
 
+use super::super::socket::Socket;
 use super::Early;
 
 /// Runs an echo, and checks that its text is shown once.
@@ -182,5 +184,36 @@ async fn version_as_a_number_after_an_error_or_an_exit() {
             .map(|line| line["params"]["protocolVersion"].clone())
             .collect();
         assert_eq!(versions, [json!("1.0"), json!(1)], "{flag}");
+    }
+}
+
+/// The command runs in the terminal, and not its translation.
+#[tokio::test]
+async fn sign_in_in_a_terminal_runs_the_command_itself() {
+    for flags in [&["auth"][..], &["auth", "modern"]] {
+        let early = Early::start_entry(flags, "terminal_auth = true", "");
+        let gateway = &early.gateway;
+        gateway
+            .posted("/v1/sessions", &[], &json!({ "agent": "early" }))
+            .await
+            .problem(424, "agent_auth_required");
+        let offer = gateway
+            .posted(
+                "/v1/agents/early/auth",
+                &[],
+                &json!({ "methodId": "shell" }),
+            )
+            .await;
+        assert_eq!(offer.status, StatusCode::CREATED, "{offer:?}");
+        let path = offer.body["url"].as_str().expect("a path");
+        let mut terminal = Socket::open(gateway, path).await;
+        terminal.until("the word: ").await;
+        terminal.types("sesame\n").await;
+        terminal.until("welcome").await;
+        let exit = terminal.next().await.expect("its end");
+        assert_eq!(exit["exitCode"], 0, "{exit}");
+        let session = early.session().await;
+        let turn = gateway.turn(&session, "hello").await;
+        assert_eq!(turn["text"], "hello", "{turn}");
     }
 }
