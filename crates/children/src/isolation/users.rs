@@ -57,7 +57,7 @@ pub enum UsersError {
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     #[error(
-        "the range {range} of `isolation.run_as` is used up: enlarge it, or delete the homes of former agents below \
+        "the range {range} of `isolation.run_as` is used up: enlarge it, or delete the homes of removed agents below \
          {} and restart the gateway", homes.display()
     )]
     UsedUp { range: UserRange, homes: PathBuf },
