@@ -265,7 +265,7 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         dialect: word => settings.dialect;
         /// The version of ACP that the gateway requests: 1 or 2.
         protocol: protocol => settings.protocol;
-        /// What the agent cannot access: "off", "private", "workspace", or "strict" with `isolation_command`.
+        /// The level of isolation of the agent: "off", "private", "workspace", or "strict" with `isolation_command`.
         isolation: word => settings.isolation;
         /// The command that starts the agent at the level "strict", with {cwd} and {home}. The agent follows.
         isolation_command: strings => settings.isolation_command;

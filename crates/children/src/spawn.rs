@@ -276,9 +276,13 @@ impl Spawner {
         } else {
             Stdio::piped
         };
-        let (stage, outputs): (_, [fn() -> Stdio; 2]) = match requests {
-            Some(_) => ("watch", [Stdio::piped, error_output]),
-            None => ("watch-pty", [Stdio::null, Stdio::null]),
+        let stage = match requests {
+            Some(_) => "watch",
+            None => "watch-pty",
+        };
+        let outputs: [fn() -> Stdio; 2] = match requests {
+            Some(_) => [Stdio::piped, error_output],
+            None => [Stdio::null, Stdio::null],
         };
         // These copies would keep the pipe, the terminal and the sockets open after the child has closed its own.
         drop((stdin, folders, requests, link, init_link));

@@ -1,4 +1,4 @@
-//! What the operator requires for the isolation of all agents.
+//! The operator's requirements for the isolation of all agents.
 
 use std::str::FromStr;
 

@@ -82,7 +82,7 @@ pub(super) struct Signals {
     is_terminated: bool,
 }
 
-/// What the received signals ask for.
+/// The request that the received signals express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     Continue,
@@ -101,7 +101,7 @@ impl Signals {
         })
     }
 
-    /// What the signals since the last call ask for. A second signal to terminate kills.
+    /// The request of the signals since the last call. A second signal to terminate kills.
     pub(super) fn request(&mut self) -> Request {
         drain(&self.child);
         if drain(&self.kill) > 0 {

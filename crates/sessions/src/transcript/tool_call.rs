@@ -21,7 +21,7 @@ const META_KEYS: [&str; 4] = [
     "terminal_exit",
 ];
 
-/// What describes a call.
+/// The message that describes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Description {
     /// A `tool_call`: the call begins.

@@ -138,7 +138,7 @@ impl Fixture {
     }
 }
 
-/// What the actor does for the cancellation of the running turn.
+/// The step that the actor takes to cancel the running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CancelStep {
     /// The turn ends at once: its prompt was not sent to the agent, or the agent is idle.
