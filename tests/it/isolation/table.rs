@@ -1,6 +1,6 @@
 //! The table of the documentation. `UPDATE=1 cargo test --test it isolation::attacks` writes it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::attacks::Outcomes;
@@ -93,43 +93,45 @@ fn tables(columns: &[Column]) -> String {
         if own.is_empty() {
             continue;
         }
-        let head = |column: &&Column| {
-            let (_, level, machine) = column.0;
-            let mechanism = match machine {
-                Machine::Any | Machine::Bare => "",
-                Machine::Namespaces => ", namespaces",
-                Machine::LandlockOnly => ", Landlock only",
-                Machine::NamespacesOnly => ", namespaces only",
-            };
-            format!(" `{level}`{mechanism} |")
-        };
-        let heads: String = own.iter().map(head).collect();
-        writeln!(
-            text,
-            "\n## {title}\n\n| action |{heads}\n|---|{}",
-            "---|".repeat(own.len())
-        )
-        .expect("a string");
+        writeln!(text, "\n## {title}").expect("a string");
+        let mut groups: BTreeMap<Vec<bool>, Vec<&String>> = BTreeMap::new();
         let actions: BTreeSet<&String> = own
             .iter()
             .flat_map(|(_, outcomes)| outcomes.keys())
             .collect();
         for action in actions {
-            let cells: Vec<&str> = own
+            let allowed = own
                 .iter()
-                .map(|(_, outcomes)| cell(&outcomes[action]))
+                .map(|(_, outcomes)| outcomes[action] == "allowed");
+            groups.entry(allowed.collect()).or_default().push(action);
+        }
+        // The actions that most levels allow come first.
+        for (allowed, actions) in groups.into_iter().rev() {
+            let names: Vec<String> = own
+                .iter()
+                .zip(&allowed)
+                .filter(|(_, allowed)| **allowed)
+                .map(|(column, _)| name(column))
                 .collect();
-            writeln!(text, "| {action} | {} |", cells.join(" | ")).expect("a string");
+            let names = match &names[..] {
+                [] => "no level".to_owned(),
+                _ => names.join("; "),
+            };
+            writeln!(text, "\nAllowed at {names}:\n").expect("a string");
+            for action in actions {
+                writeln!(text, "- {action}").expect("a string");
+            }
         }
     }
     text
 }
 
-/// Allowed actions stand out. An unavailable feature does no harm.
-fn cell(outcome: &str) -> &str {
-    if outcome == "allowed" {
-        "**allowed**"
-    } else {
-        "denied"
-    }
+fn name(((_, level, machine), _): &Column) -> String {
+    let mechanism = match machine {
+        Machine::Any | Machine::Bare => "",
+        Machine::Namespaces => " with namespaces",
+        Machine::LandlockOnly => " with Landlock only",
+        Machine::NamespacesOnly => " with namespaces only",
+    };
+    format!("`{level}`{mechanism}")
 }
