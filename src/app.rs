@@ -4,11 +4,13 @@ mod catalogue;
 mod isolation;
 mod local;
 mod members;
+mod metrics;
 mod reload;
 
 use isolation::host_isolation;
 pub use isolation::{command_isolation, failed_commands};
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +32,7 @@ use events::event::{ActorKind, LinkPrinted};
 use log::audit::{Audit, CountedEvents};
 use log::eventlog::EventLog;
 use log::store::{CheckError, CheckReport, OpenError, SqliteStore};
-use sessions::session::{Baselines, Context, MayPrompt, SessionRegistry};
+use sessions::session::{Baselines, Context, MayPrompt, SessionDirectory};
 use sessions::task;
 use sessions::webhooks;
 use sessions::webhooks::WebhookOptions;
@@ -38,6 +40,7 @@ use wire::fleet::Fleet;
 use workspace::Workspaces;
 
 use members::Publisher;
+use metrics::Figures;
 pub use reload::Reloader;
 
 /// How long a start waits for the supervisors of an earlier gateway process to end.
@@ -81,6 +84,11 @@ pub enum StartError {
     SupervisorLock(#[source] std::io::Error),
     #[error("could not use the listener")]
     Listener(#[source] std::io::Error),
+    #[error("could not bind {address}, which telemetry.metrics_listen sets")]
+    MetricsListener {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +107,8 @@ pub struct Gateway {
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
     isolation: HostIsolation,
+    /// Scrapes read them until the end of the gateway.
+    _figures: Arc<Figures>,
 }
 
 pub fn open_store(
@@ -197,6 +207,11 @@ pub async fn start(
     supervisors: Option<SupervisorLock>,
     shutdown: Shutdown,
 ) -> Result<Gateway, StartError> {
+    let metrics_listener = config.metrics_listen.map(|address| {
+        let bound = metrics::bind(address);
+        bound.map_err(|source| StartError::MetricsListener { address, source })
+    });
+    let metrics_listener = metrics_listener.transpose()?;
     let ids = Ids::system().with_limits(config.limits.clock.clone());
     let limits = Arc::new(config.limits.clone());
     let log_limits = Arc::new(limits.log.clone());
@@ -291,7 +306,7 @@ pub async fn start(
         Arc::new(limits.sessions.clone()),
         shutdown.clone(),
     );
-    let sessions = SessionRegistry::start(context).await?;
+    let sessions = SessionDirectory::start(context).await?;
     let ca_file = config.webhooks.ca_file.as_ref();
     let webhook_options = WebhookOptions {
         allowed_hosts: config.webhooks.allowed_hosts.clone(),
@@ -343,8 +358,16 @@ pub async fn start(
         shutdown: shutdown.clone(),
         config,
     };
+    let figures = Arc::new(Figures {
+        pool: pool.clone(),
+        log: log.clone(),
+        fleet: fleet.clone(),
+        tasks: tasks.clone(),
+        webhooks: webhooks.clone(),
+    });
+    figures.register();
     let config = &reloader.config;
-    let router = surface::router(surface::Gateway::new(surface::GatewayParts {
+    let router = surface::router(surface::AppState::new(surface::AppParts {
         sessions,
         registry: Listing::new(config.registry_source.as_deref(), config.proxies.clone()),
         catalogue,
@@ -372,6 +395,9 @@ pub async fn start(
         connection_use: connection_use.clone(),
         shutdown: shutdown.clone(),
     };
+    if let Some(listener) = metrics_listener {
+        metrics::serve(listener, &acceptor).map_err(StartError::Listener)?;
+    }
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     // The isolation and idle processes follow the listener, so that they do not delay the first requests.
     let isolated = isolation.prepare(&shutdown);
@@ -392,6 +418,7 @@ pub async fn start(
         fatal,
         reloader,
         isolation,
+        _figures: figures,
     })
 }
 

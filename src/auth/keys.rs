@@ -179,7 +179,7 @@ impl Keys {
         let id = |hash: Option<KeyHash>| hash.map(|hash| hash.id().to_string());
         changed.then(|| KeyRotated {
             key_id: id(admin),
-            former_key_id: id(previous),
+            previous_key_id: id(previous),
         })
     }
 
@@ -613,7 +613,7 @@ impl Keys {
                 if key != entry.key {
                     let event = KeyUpdated {
                         key: key.audited(),
-                        former_scopes: entry.key.scopes,
+                        previous_scopes: entry.key.scopes,
                         limits_changed: key.limits != entry.key.limits
                             || key.member_names != entry.key.member_names,
                     };

@@ -2,9 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL,
 };
@@ -19,6 +22,8 @@ use super::tickets::{TicketGuard, Tickets};
 use crate::auth::Network;
 use crate::auth::limits::Limits;
 use base::shutdown::lock_or_abort;
+use base::telemetry::metrics;
+use base::types::text::one_line;
 use base::types::{Author, Ids, Principal, client_network};
 use events::api::{PublicPath, PublicUrl};
 use events::event::RejectReason;
@@ -43,6 +48,7 @@ pub struct Policy {
     pub keys: Keys,
     pub tickets: Tickets,
     failures: FailureLimiter,
+    rejected_origins: RejectedOrigins,
     counted: CountedEvents,
     ids: Ids,
 }
@@ -62,6 +68,7 @@ impl Policy {
             keys,
             tickets,
             failures: FailureLimiter::new(limits.max_failed_keys_per_minute),
+            rejected_origins: RejectedOrigins::new(),
             counted,
             ids,
         }
@@ -77,12 +84,16 @@ impl Policy {
         (forwarded || names_host(url.origin(), uri, headers)).then_some(path)
     }
 
-    /// Admits a request. A rejection is counted for the audit log.
+    /// Admits a request. A rejection is counted for the audit log, and a rejected origin is logged.
     pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, AdmissionError> {
         let client = self.client_address(&parts.headers, peer.ip());
         self.decide(parts, client).inspect_err(|error| {
-            self.counted
-                .rejected(client, error.audit_reason(), self.ids.now());
+            if *error == AdmissionError::OriginForbidden {
+                self.rejected_origins.log(&parts.headers);
+            }
+            let reason = error.audit_reason();
+            metrics().rejections(reason.into(), 1);
+            self.counted.rejected(client, reason, self.ids.now());
         })
     }
 
@@ -257,6 +268,43 @@ fn ticket_param(query: &str) -> Option<&str> {
     match (tickets.next(), tickets.next()) {
         (Some(ticket), None) => Some(ticket),
         _ => None,
+    }
+}
+
+/// The lines about rejected origins in a minute, for all clients.
+const ORIGIN_LINES: NonZeroU32 = NonZeroU32::new(20).expect("more than 0");
+const MAX_ORIGIN_CHARS: usize = 200;
+
+/// Logs the origins that the gateway rejects. A browser reports to its page only that the request failed.
+struct RejectedOrigins {
+    limiter: DefaultDirectRateLimiter,
+    suppressed: AtomicU64,
+}
+
+impl RejectedOrigins {
+    fn new() -> Self {
+        Self {
+            limiter: RateLimiter::direct(Quota::per_minute(ORIGIN_LINES)),
+            suppressed: AtomicU64::new(0),
+        }
+    }
+
+    fn log(&self, headers: &HeaderMap) {
+        let Some(origin) = headers.get(ORIGIN) else {
+            return;
+        };
+        if self.limiter.check().is_err() {
+            self.suppressed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let origin = one_line(&String::from_utf8_lossy(origin.as_bytes()));
+        let origin: String = origin.chars().take(MAX_ORIGIN_CHARS).collect();
+        let suppressed = self.suppressed.swap(0, Ordering::Relaxed);
+        tracing::warn!(
+            origin,
+            suppressed,
+            "a page of another origin was rejected; if the page may use the gateway, add its origin to auth.allowed_origins"
+        );
     }
 }
 
@@ -611,7 +659,9 @@ pub enum AdmissionError {
         "the host name is not a name of this gateway: set server.public_url, or add the name to server.allowed_hosts"
     )]
     MisdirectedRequest,
-    #[error("pages of this origin must not use this gateway: add the origin to allowed_origins")]
+    #[error(
+        "pages of this origin must not use this gateway: add the origin to auth.allowed_origins"
+    )]
     OriginForbidden,
     #[error("this path requires a key: send it as Authorization: Bearer KEY")]
     MissingKey,

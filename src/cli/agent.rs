@@ -1,17 +1,21 @@
 //! `agent search|add|list|update|remove`: installs agents by their id in an ACP registry.
 
 use std::ffi::OsString;
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::attach::tls_client;
 use super::output::{Failure, multi_thread_runtime, private_folder};
+use super::progress::Progress;
 use super::source::ConfigSource;
 use super::{lock, output};
 use crate::app;
-use crate::config::{self, AgentEntry, Config, EntryFile, Environment, Flags};
+use crate::config::{self, AgentEntry, Config, ConfigFile, EntryFile, Environment, Flags};
 use crate::registry::{
     Answer, DEFAULT_SOURCE, Entry, Index, Installed, Installer, Kind, Programs, Record, Request,
     Source, installed, verify,
@@ -92,21 +96,22 @@ impl InstallFlags {
     }
 }
 
-pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> {
+pub(super) fn run(command: &AgentCommand, flags: &Flags, json: bool) -> Result<(), Failure> {
     let environment = Environment::from_process();
     let runtime = multi_thread_runtime()?;
     match command {
         AgentCommand::Search { text, registry } => {
             let index = runtime.block_on(load(registry, flags, &environment))?;
-            Ok(output::write_stdout(found(&index, text.as_deref()))?)
+            output::write_result(&FoundAgents::of(&index, text.as_deref()), json)
         }
         AgentCommand::List => {
             let config = config::load_local(flags, &environment)?;
-            Ok(output::write_stdout(listed(&installed(&agents_folder(
-                &config,
-            )?)?))?)
+            let agents = installed(&agents_folder(&config)?)?;
+            output::write_result(&InstalledAgents::of(agents), json)
         }
-        AgentCommand::Remove { id } => remove(id, flags, &environment),
+        AgentCommand::Remove { id } => {
+            output::write_result(&remove(id, flags, &environment)?, json)
+        }
         AgentCommand::Add {
             agent,
             name,
@@ -116,26 +121,36 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> 
             let (id, version) = agent
                 .split_once('@')
                 .map_or((&**agent, None), |(id, version)| (id, Some(version)));
-            runtime.block_on(async {
-                let entry = load(registry, flags, &environment)
-                    .await?
-                    .find(id, version)?;
+            let progress = Progress::new();
+            let outcome = runtime.block_on(async {
+                progress.begin(LOAD_STEP);
+                let index = load(registry, flags, &environment).await?;
+                let entry = index.find(id, version)?;
                 let name = name.clone().map_or_else(|| id.parse(), Ok)?;
-                let installation = Installation::new(flags, &environment, registry)?;
-                installation.add(&entry, name, install).await
-            })
+                let installations = Installations::new(flags, &environment, registry, progress)?;
+                installations.add(&entry, name, install).await
+            })?;
+            output::write_result(&outcome, json)
         }
         AgentCommand::Update {
             id,
             registry,
             install,
-        } => runtime.block_on(async {
-            let entry = load(registry, flags, &environment).await?.find(id, None)?;
-            let installation = Installation::new(flags, &environment, registry)?;
-            installation.update(&entry, install).await
-        }),
+        } => {
+            let progress = Progress::new();
+            let outcome = runtime.block_on(async {
+                progress.begin(LOAD_STEP);
+                let index = load(registry, flags, &environment).await?;
+                let entry = index.find(id, None)?;
+                let installations = Installations::new(flags, &environment, registry, progress)?;
+                installations.update(&entry, install).await
+            })?;
+            output::write_result(&outcome, json)
+        }
     }
 }
+
+const LOAD_STEP: &str = "reading the registry";
 
 fn source(
     registry: &RegistryFlags,
@@ -145,8 +160,9 @@ fn source(
     if let Some(source) = &registry.registry {
         return Ok(Source::parse(source));
     }
-    let has_file = flags.config.as_ref().is_none_or(|file| file.exists());
-    let config = if has_file {
+    // `add` creates a file that is named.
+    let named = ConfigFile::named(flags.config.as_deref(), environment);
+    let config = if named.is_none_or(|file| file.exists()) {
         config::load_local(flags, environment)?
     } else {
         Config::default()
@@ -166,32 +182,91 @@ async fn load(
     Ok(Index::parse(&source.load(&client).await?)?)
 }
 
-fn found(index: &Index, text: Option<&str>) -> String {
-    let text = text.unwrap_or_default().to_lowercase();
-    let mut lines = String::new();
-    for entry in index.entries() {
-        let texts = [&entry.id, &entry.name, &entry.description];
-        if texts.iter().any(|of| of.to_lowercase().contains(&text)) {
-            let kinds: Vec<_> = entry.kinds().iter().map(Kind::to_string).collect();
-            let kinds = kinds.join(",");
-            let description = strip_controls(&entry.description);
-            lines += &format!(
-                "{:<24} {:<12} {kinds:<16} {description}\n",
-                entry.id, entry.version
-            );
-        }
-    }
-    lines
+/// The result of `search`.
+#[derive(Debug, Serialize)]
+struct FoundAgents {
+    agents: Vec<FoundAgent>,
 }
 
-fn listed(installed: &[(PathBuf, Record)]) -> String {
-    let line = |(_, record): &(PathBuf, Record)| {
-        format!(
-            "{:<24} {:<12} {:<8} [agents.{}]  {}\n",
-            record.id, record.version, record.kind, record.name, record.installed_at
-        )
-    };
-    installed.iter().map(line).collect()
+#[derive(Debug, Serialize)]
+struct FoundAgent {
+    id: String,
+    name: String,
+    version: String,
+    description: String,
+    kinds: Vec<Kind>,
+}
+
+impl FoundAgents {
+    fn of(index: &Index, text: Option<&str>) -> Self {
+        let text = text.unwrap_or_default().to_lowercase();
+        let mut agents = Vec::new();
+        for entry in index.entries() {
+            let texts = [&entry.id, &entry.name, &entry.description];
+            if texts.iter().any(|of| of.to_lowercase().contains(&text)) {
+                agents.push(FoundAgent {
+                    kinds: entry.kinds(),
+                    id: entry.id,
+                    name: entry.name,
+                    version: entry.version,
+                    description: entry.description,
+                });
+            }
+        }
+        Self { agents }
+    }
+}
+
+impl Display for FoundAgents {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for agent in &self.agents {
+            let kinds: Vec<_> = agent.kinds.iter().map(Kind::to_string).collect();
+            let kinds = kinds.join(",");
+            let description = strip_controls(&agent.description);
+            writeln!(
+                f,
+                "{:<24} {:<12} {kinds:<16} {description}",
+                agent.id, agent.version
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The result of `list`.
+#[derive(Debug, Serialize)]
+struct InstalledAgents {
+    agents: Vec<InstalledAgent>,
+}
+
+#[derive(Debug, Serialize)]
+struct InstalledAgent {
+    #[serde(flatten)]
+    record: Record,
+    folder: PathBuf,
+}
+
+impl InstalledAgents {
+    fn of(agents: Vec<(PathBuf, Record)>) -> Self {
+        let agents = agents.into_iter();
+        let agents = agents.map(|(folder, record)| InstalledAgent { record, folder });
+        Self {
+            agents: agents.collect(),
+        }
+    }
+}
+
+impl Display for InstalledAgents {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for InstalledAgent { record, .. } in &self.agents {
+            writeln!(
+                f,
+                "{:<24} {:<12} {:<8} [agents.{}]  {}",
+                record.id, record.version, record.kind, record.name, record.installed_at
+            )?;
+        }
+        Ok(())
+    }
 }
 
 /// The folder of all installations. The command of an entry is an absolute path.
@@ -199,59 +274,179 @@ fn agents_folder(config: &Config) -> std::io::Result<PathBuf> {
     std::path::absolute(config.data.agents())
 }
 
+/// The file into which the entries of agents are written: the one that is read, or that of the user.
 fn config_file(flags: &Flags, environment: &Environment) -> Result<PathBuf, Failure> {
-    let file = flags.config.clone().or_else(|| environment.config_file());
+    if let Some(named) = ConfigFile::named(flags.config.as_deref(), environment) {
+        return Ok(named);
+    }
+    let read = config::load_local(flags, environment)?.file.path;
+    let file = read.or_else(|| environment.user_config_file());
     Ok(file.ok_or(
-        "name the configuration file with --config; the command writes the entry of the agent into it",
+        "no home directory for a configuration file; name the file with --config, and the command writes the entry of the \
+         agent into it",
     )?)
 }
 
-fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<(), Failure> {
+/// The result of `remove`.
+#[derive(Debug, Serialize)]
+struct RemovedAgents {
+    removed: Vec<RemovedAgent>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RemovedAgent {
+    id: String,
+    version: String,
+    name: AgentName,
+    entry_removed: bool,
+}
+
+impl Display for RemovedAgents {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for agent in &self.removed {
+            let entry = if agent.entry_removed {
+                " and its entry"
+            } else {
+                ""
+            };
+            writeln!(f, "removed {} {}{entry}", agent.id, agent.version)?;
+        }
+        writeln!(f, "{RELOAD}")
+    }
+}
+
+fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<RemovedAgents, Failure> {
     let file = config_file(flags, environment)?;
     let config = config::load_local(flags, environment)?;
     let mut entries = EntryFile::open(&file, agents_folder(&config)?.join(id))?;
-    let mut removed = installed(&agents_folder(&config)?)?;
-    removed.retain(|(_, record)| record.id == id);
-    if removed.is_empty() {
+    let mut found = installed(&agents_folder(&config)?)?;
+    found.retain(|(_, record)| record.id == id);
+    if found.is_empty() {
         return Err(format!(
             "{id} is not installed; `acp-gateway agent list` lists the installed agents"
         )
         .into());
     }
-    for (folder, record) in removed {
-        let entry = if entries.remove(&record.name) {
-            " and its entry"
-        } else {
-            ""
-        };
+    let mut removed = Vec::new();
+    for (folder, record) in found {
+        let entry_removed = entries.remove(&record.name);
         entries.save()?;
         std::fs::remove_dir_all(&folder)?;
         // It fails while other versions are installed.
         let _ = folder.parent().map(std::fs::remove_dir);
-        output::write_line(&format!("removed {id} {}{entry}", record.version))?;
+        removed.push(RemovedAgent {
+            id: record.id,
+            version: record.version,
+            name: record.name,
+            entry_removed,
+        });
     }
-    Ok(output::write_line(RELOAD)?)
+    Ok(RemovedAgents { removed })
 }
 
 const RELOAD: &str = "a running gateway reads its configuration again on SIGHUP";
 
+/// The result of `add` and `update`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "result", rename_all = "camelCase")]
+enum Outcome {
+    Installed(Box<Installation>),
+    /// The installed version is that of the registry.
+    Unchanged {
+        id: String,
+        version: String,
+    },
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Installation {
+    #[serde(flatten)]
+    record: Record,
+    folder: PathBuf,
+    /// The name and the version that the agent reports.
+    agent: Option<String>,
+    sign_in: Vec<String>,
+    /// The variables of which one can contain the key of the agent.
+    key_variables: Vec<&'static str>,
+    config_file: PathBuf,
+    /// The version that stays for running processes.
+    previous_version: Option<String>,
+}
+
+impl Display for Outcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Installed(installation) => installation.fmt(f),
+            Self::Unchanged { id, version } => {
+                writeln!(f, "{id} {version} is the version of the registry")
+            }
+        }
+    }
+}
+
+impl Display for Installation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let record = &self.record;
+        writeln!(
+            f,
+            "installed {} {} ({}) in {}",
+            record.id,
+            record.version,
+            record.kind,
+            self.folder.display()
+        )?;
+        if let Some(sha256) = &record.sha256 {
+            writeln!(f, "sha256 {sha256}")?;
+        }
+        let agent = self.agent.as_deref().unwrap_or("an agent without a name");
+        writeln!(f, "it answers as {}", strip_controls(agent))?;
+        if !self.sign_in.is_empty() {
+            writeln!(f, "sign-in: {}", strip_controls(&self.sign_in.join(", ")))?;
+        }
+        if !self.key_variables.is_empty() {
+            let variables = self.key_variables.join(" or ");
+            writeln!(f, "key: set {variables} in `env` of the entry")?;
+        }
+        writeln!(
+            f,
+            "wrote [agents.{}] to {}; {RELOAD}",
+            record.name,
+            self.config_file.display()
+        )?;
+        if let Some(version) = &self.previous_version {
+            writeln!(
+                f,
+                "version {version} stays until the next update, for running processes"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+struct Installations {
     file: PathBuf,
     config: Config,
     installer: Installer,
+    progress: Rc<Progress>,
 }
 
-impl Installation {
+impl Installations {
     fn new(
         flags: &Flags,
         environment: &Environment,
         registry: &RegistryFlags,
+        progress: Progress,
     ) -> Result<Self, Failure> {
         let file = config_file(flags, environment)?;
         if !file.exists() {
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
             EntryFile::open(&file, PathBuf::new())?.save()?;
         }
-        let config = ConfigSource::new(flags).load()?;
+        let config = ConfigSource::new(flags, environment.clone()).load()?;
         let shutdown = Shutdown::new();
         let home = environment.home();
         let programs = Programs {
@@ -260,6 +455,8 @@ impl Installation {
             path: environment.search_path().to_owned(),
             home: home.unwrap_or_else(|| config.data.path().to_owned()),
         };
+        let progress = Rc::new(progress);
+        let shown = Rc::clone(&progress);
         let installer = Installer {
             agents: agents_folder(&config)?,
             source: source(registry, flags, environment)?,
@@ -268,11 +465,13 @@ impl Installation {
             programs,
             ids: Ids::system(),
             shutdown,
+            progress: Box::new(move |step| shown.show(step)),
         };
         Ok(Self {
             file,
             config,
             installer,
+            progress,
         })
     }
 
@@ -281,7 +480,7 @@ impl Installation {
         entry: &Entry,
         name: AgentName,
         flags: &InstallFlags,
-    ) -> Result<(), Failure> {
+    ) -> Result<Outcome, Failure> {
         let others = installed(&self.installer.agents)?;
         if let Some((_, record)) = others.iter().find(|(_, record)| record.id == entry.id) {
             let Record { id, version, .. } = record;
@@ -290,10 +489,11 @@ impl Installation {
             )
             .into());
         }
-        self.install(entry, flags.request(name)).await
+        let installation = self.install(entry, flags.request(name)).await?;
+        Ok(Outcome::Installed(installation.into()))
     }
 
-    async fn update(&self, entry: &Entry, flags: &InstallFlags) -> Result<(), Failure> {
+    async fn update(&self, entry: &Entry, flags: &InstallFlags) -> Result<Outcome, Failure> {
         let mut earlier = installed(&self.installer.agents)?;
         earlier.retain(|(_, record)| record.id == entry.id);
         earlier.sort_by_key(|(_, record)| record.installed_at);
@@ -304,24 +504,21 @@ impl Installation {
             )
             .into());
         };
-        let version = record.version;
+        let Record { id, version, .. } = record;
         if version == entry.version {
-            let id = record.id;
-            let text = format!("{id} {version} is the version of the registry");
-            return Ok(output::write_line(&text)?);
+            return Ok(Outcome::Unchanged { id, version });
         }
         let mut request = flags.request(record.name);
         request.kind = request.kind.or(Some(record.kind));
-        self.install(entry, request).await?;
+        let mut installation = self.install(entry, request).await?;
+        installation.previous_version = Some(version);
         for (folder, _) in earlier {
             self.installer.discard(&folder);
         }
-        Ok(output::write_line(&format!(
-            "version {version} stays until the next update, for running processes"
-        ))?)
+        Ok(Outcome::Installed(installation.into()))
     }
 
-    async fn install(&self, entry: &Entry, request: Request) -> Result<(), Failure> {
+    async fn install(&self, entry: &Entry, request: Request) -> Result<Installation, Failure> {
         let open = || EntryFile::open(&self.file, self.installer.agents.join(&entry.id));
         open()?.check(&request.name)?;
         lock::create_layout(&self.config.data)?;
@@ -338,7 +535,7 @@ impl Installation {
             Ok::<_, Failure>(answer)
         };
         match written.await {
-            Ok(answer) => Ok(output::write_stdout(self.report(&done, &answer))?),
+            Ok(answer) => Ok(self.installation(done, answer)),
             Err(failure) => {
                 self.installer.discard(&done.folder);
                 Err(failure)
@@ -347,6 +544,7 @@ impl Installation {
     }
 
     async fn verify(&self, done: &Installed) -> Result<Answer, Failure> {
+        self.progress.begin("starting the agent");
         let work = private_folder(".start-", &self.installer.agents)?;
         let home = work.path().join("home");
         std::fs::create_dir(&home)?;
@@ -373,39 +571,17 @@ impl Installation {
         Ok(verify(&spawner, spec).await?)
     }
 
-    fn report(&self, done: &Installed, answer: &Answer) -> String {
-        let record = &done.record;
-        let mut text = format!(
-            "installed {} {} ({}) in {}\n",
-            record.id,
-            record.version,
-            record.kind,
-            done.folder.display()
-        );
-        let mut line = |part: String| text.push_str(&(strip_controls(&part).into_owned() + "\n"));
-        if let Some(sha256) = &record.sha256 {
-            line(format!("sha256 {sha256}"));
+    fn installation(&self, done: Installed, answer: Answer) -> Installation {
+        let known = KnownAgent::find(&done.command.to_string_lossy(), &done.args);
+        let variables = known.map(|known| known.suggested_variables.clone());
+        Installation {
+            key_variables: variables.unwrap_or_default(),
+            record: done.record,
+            folder: done.folder,
+            agent: answer.agent,
+            sign_in: answer.sign_in,
+            config_file: self.file.clone(),
+            previous_version: None,
         }
-        line(format!(
-            "it answers as {}",
-            answer.agent.as_deref().unwrap_or("an agent without a name")
-        ));
-        if !answer.sign_in.is_empty() {
-            line(format!("sign-in: {}", answer.sign_in.join(", ")));
-        }
-        if let Some(known) = KnownAgent::find(&done.command.to_string_lossy(), &done.args)
-            && !known.suggested_variables.is_empty()
-        {
-            line(format!(
-                "key: set {} in `env` of the entry",
-                known.suggested_variables.join(" or ")
-            ));
-        }
-        line(format!(
-            "wrote [agents.{}] to {}; {RELOAD}",
-            record.name,
-            self.file.display()
-        ));
-        text
     }
 }

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use super::lock;
 use super::output::{Failure, run_on_pipes};
-use super::source::local_config;
+use super::source::local_config_of_editor;
 use super::translate::client_dialects;
 use crate::config::{Environment, Flags};
 use crate::control::{Access, ControlClient};
@@ -65,7 +65,7 @@ enum AttachCommand {
 
 pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure> {
     let environment = Environment::from_process();
-    telemetry::init(environment.log_filter())?;
+    telemetry::init(environment.log_filter(), environment.permits_colors())?;
     let key = read_key(args.key_file.as_ref(), &environment)?;
     if let Some(AttachCommand::SignIn { method }) = &args.command {
         let http = client(args, &environment)?;
@@ -80,7 +80,7 @@ pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure>
         let gateway = Arc::new(RemoteGateway(target));
         return serve(args, client(args, &environment)?, gateway, false);
     }
-    let config = local_config(flags)?;
+    let config = local_config_of_editor(flags)?;
     lock::check_owner(&config.data)?;
     let allow_folders = key.is_none();
     let gateway = LocalGateway::new(config.data, Starter::new(flags), args.agent.clone(), key);
@@ -102,7 +102,7 @@ fn sign_in(
     let (url, key, _control) = if let Some(url) = &args.url {
         (url.clone(), key, None)
     } else {
-        let data = local_config(flags)?.data;
+        let data = local_config_of_editor(flags)?.data;
         lock::check_owner(&data)?;
         let mut control = ControlClient::connect(&data.private())?;
         let access = match key {

@@ -12,16 +12,16 @@ use super::source::{ConfigSource, local_config};
 use super::startup::starts_no_agents;
 
 use crate::app;
-use crate::config::{self, Config, Flags, Launch, McpServer, Shown};
+use crate::config::{self, Config, Environment, Flags, Launch, McpServer, Shown};
 use base::shutdown::Shutdown;
 use base::types::text::strip_controls;
 use children::NO_ROOT_AGENTS;
 
-pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure> {
+pub(super) fn run(flags: &Flags, all: bool, sample: bool, json: bool) -> Result<(), Failure> {
     if sample {
         return Ok(output::write_stdout(config::sample())?);
     }
-    let mut config = ConfigSource::new(flags).load()?;
+    let mut config = ConfigSource::new(flags, Environment::from_process()).load()?;
     if !config.errors.is_empty() {
         return Err(config.errors.join("\nacp-gateway: ").into());
     }
@@ -38,7 +38,7 @@ pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure>
         config.warnings.extend(failed);
     }
     let shown = if all { Shown::All } else { Shown::Set };
-    Ok(output::write_stdout(config::show(&config, shown))?)
+    output::write_result(&config::show(&config, shown), json)
 }
 
 fn failed_commands(config: &Config) -> Result<Vec<String>, Failure> {

@@ -17,7 +17,7 @@ use base::shutdown::Shutdown;
 use base::telemetry;
 use base::types::{AgentDialect, AgentName, Isolation, OWN_PROGRAM};
 use children::{ChildIsolation, ChildSpec, Spawner};
-use programs::connect::{self, Agent, Options, Roots, Serves};
+use programs::connect::{self, Agent, OfferedTools, Options, Roots};
 use programs::stdio::MAX_LINE_BYTES;
 use wire::fleet::MemberInfo;
 
@@ -63,7 +63,7 @@ pub(super) struct ConnectArgs {
 
 pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let environment = Environment::from_process();
-    telemetry::init(environment.log_filter())?;
+    telemetry::init(environment.log_filter(), environment.permits_colors())?;
     let url = fleet_url(&args.url)?;
     let key = read_key(args.key_file.as_ref(), &environment)?.ok_or(AttachFailure::NoKey)?;
     let uses_tls = matches!(url.scheme_str(), Some("wss"));
@@ -117,7 +117,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
             child,
             spawner,
             roots,
-            serves: Serves {
+            serves: OfferedTools {
                 files: args.files,
                 terminals: args.terminals,
             },

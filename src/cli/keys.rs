@@ -3,14 +3,21 @@
 //! A running gateway holds the lock of the data folder. The commands do not need it: keys are separate
 //! records, the store supports a second writer, and the gateway reloads the keys every second.
 
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::output::Failure;
 use super::source::{self, local_config};
 use super::{link, output};
-use crate::auth::{Key, KeyChange, NewKey};
+use crate::auth::{Key, KeyChange, KeyId, KeyKind, NewKey};
 use crate::config::Flags;
-use base::types::{AgentName, AgentNameError, LimitChange, PrincipalLimit, Scope, Tenant};
+use base::types::{
+    AgentName, AgentNameError, KeyLimits, LimitChange, PrincipalLimit, Scope, Scopes, Tenant,
+    Timestamp,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
@@ -138,7 +145,7 @@ impl std::str::FromStr for NameList {
     }
 }
 
-pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
+pub(super) fn run(command: &KeyCommand, flags: &Flags, json: bool) -> Result<(), Failure> {
     let config = local_config(flags)?;
     let (keys, lock) = match command {
         KeyCommand::Create { .. } => source::open_or_create_keys(&config)?,
@@ -157,7 +164,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
                 .then(|| link::configured_page_url(&config, is_running))
                 .transpose()?;
             let scopes = scopes.iter().copied().collect();
-            let (text, _) = keys.create(&NewKey {
+            let (text, key) = keys.create(&NewKey {
                 name,
                 tenant: Tenant::default(),
                 scopes,
@@ -167,10 +174,12 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
             if is_running {
                 source::wait_for_reload(&config);
             }
-            match url {
-                Some(url) => output::write_line(&link::link(&url, &text))?,
-                None => output::write_line(text.expose())?,
-            }
+            let secret = match url {
+                Some(url) => PrintedSecret::Link(link::link(&url, &text)),
+                None => PrintedSecret::Key(text.expose().to_owned()),
+            };
+            let key = ShownKey::from(key);
+            output::write_result(&CreatedKey { key, secret }, json)
         }
         KeyCommand::Update {
             key,
@@ -189,18 +198,18 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
             if change.is_empty() {
                 return Err("nothing to change: set --scopes, --member-names or a limit".into());
             }
-            for updated in keys.update(key, &change)? {
-                output::write_line(&format!("updated {} ({})", updated.id, updated.name))?;
-            }
+            let updated = keys.update(key, &change)?;
+            output::write_result(&ChangedKeys::new("updated", updated), json)
         }
-        KeyCommand::List => output::write_stdout(format_table(&keys.list()))?,
+        KeyCommand::List => {
+            let keys = keys.list().into_iter().map(ShownKey::from).collect();
+            output::write_result(&KeyTable { keys }, json)
+        }
         KeyCommand::Revoke { key } => {
-            for revoked in keys.revoke(key)? {
-                output::write_line(&format!("revoked {} ({})", revoked.id, revoked.name))?;
-            }
+            let revoked = keys.revoke(key)?;
+            output::write_result(&ChangedKeys::new("revoked", revoked), json)
         }
     }
-    Ok(())
 }
 
 fn scope_names() -> String {
@@ -214,7 +223,117 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
     found.ok_or_else(|| format!("expected one of {}", scope_names()))
 }
 
-fn format_limits(key: &Key) -> String {
+/// A key without its secret.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownKey {
+    id: KeyId,
+    name: Arc<str>,
+    kind: KeyKind,
+    scopes: Scopes,
+    member_names: Vec<AgentName>,
+    limits: KeyLimits,
+    created_at: Timestamp,
+    last_used_at: Option<Timestamp>,
+}
+
+impl From<Key> for ShownKey {
+    fn from(key: Key) -> Self {
+        Self {
+            id: key.id,
+            name: key.name,
+            kind: key.kind,
+            scopes: key.scopes,
+            member_names: key.member_names,
+            limits: key.limits,
+            created_at: key.created_at,
+            last_used_at: key.last_used_at,
+        }
+    }
+}
+
+#[derive(Serialize, derive_more::Display)]
+#[serde(rename_all = "camelCase")]
+enum PrintedSecret {
+    Key(String),
+    Link(String),
+}
+
+/// The result of `create`. The text is only the secret, for a variable of a shell.
+#[derive(Serialize, derive_more::Display)]
+#[display("{secret}\n")]
+struct CreatedKey {
+    #[serde(flatten)]
+    key: ShownKey,
+    #[serde(flatten)]
+    secret: PrintedSecret,
+}
+
+/// The result of `update` and `revoke`.
+#[derive(Serialize)]
+struct ChangedKeys {
+    #[serde(skip)]
+    change: &'static str,
+    keys: Vec<ShownKey>,
+}
+
+impl ChangedKeys {
+    fn new(change: &'static str, keys: Vec<Key>) -> Self {
+        let keys = keys.into_iter().map(ShownKey::from).collect();
+        Self { change, keys }
+    }
+}
+
+impl Display for ChangedKeys {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for ShownKey { id, name, .. } in &self.keys {
+            writeln!(f, "{} {id} ({name})", self.change)?;
+        }
+        Ok(())
+    }
+}
+
+/// The result of `list`: a table.
+#[derive(Serialize)]
+struct KeyTable {
+    keys: Vec<ShownKey>,
+}
+
+impl Display for KeyTable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let head = "ID,NAME,KIND,SCOPES,LIMITS,CREATED,LAST USED";
+        let mut rows: Vec<Vec<String>> = vec![head.split(',').map(str::to_owned).collect()];
+        rows.extend(self.keys.iter().map(|key| {
+            let scopes: Vec<_> = key.scopes.iter().map(Scope::name).collect();
+            let last_used = key.last_used_at.map(|time| time.to_string());
+            vec![
+                key.id.to_string(),
+                key.name.to_string(),
+                key.kind.to_string(),
+                scopes.join(","),
+                format_limits(key),
+                key.created_at.to_string(),
+                last_used.unwrap_or_else(|| "never".to_owned()),
+            ]
+        }));
+        let mut widths = vec![0; rows[0].len()];
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.len());
+            }
+        }
+        for row in &rows {
+            let cells = row.iter().zip(&widths);
+            let cells: Vec<_> = cells
+                .map(|(cell, width)| format!("{cell:<width$}"))
+                .collect();
+            writeln!(f, "{}", cells.join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn format_limits(key: &ShownKey) -> String {
     let names: Vec<_> = key.member_names.iter().map(AgentName::as_str).collect();
     let names = (!names.is_empty()).then(|| format!("member-names={}", names.join("+")));
     let limits = key.limits.iter();
@@ -227,38 +346,4 @@ fn format_limits(key: &Key) -> String {
     } else {
         set.join(",")
     }
-}
-
-fn format_table(keys: &[Key]) -> String {
-    let head = "ID,NAME,KIND,SCOPES,LIMITS,CREATED,LAST USED";
-    let mut rows: Vec<Vec<String>> = vec![head.split(',').map(str::to_owned).collect()];
-    rows.extend(keys.iter().map(|key| {
-        let scopes: Vec<_> = key.scopes.iter().map(Scope::name).collect();
-        let last_used = key.last_used_at.map(|time| time.to_string());
-        vec![
-            key.id.to_string(),
-            key.name.to_string(),
-            key.kind.to_string(),
-            scopes.join(","),
-            format_limits(key),
-            key.created_at.to_string(),
-            last_used.unwrap_or_else(|| "never".to_owned()),
-        ]
-    }));
-    let mut widths = vec![0; rows[0].len()];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.len());
-        }
-    }
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&widths);
-        let cells: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        text += cells.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
 }

@@ -24,9 +24,11 @@ pub(super) enum DataDirError {
     NoLog(PathBuf),
     #[error("the gateway on {} is starting: retry in a moment", .0.display())]
     Starting(PathBuf),
-    #[error("could not create the folder {}", .0.display())]
+    #[error("could not create the folder {} (--data DIR sets another data folder)", .0.display())]
     CreateDir(PathBuf, #[source] io::Error),
-    #[error("could not lock {}", .0.display())]
+    #[error("could not remove the access of other users to {} (--data DIR sets another data folder)", .0.display())]
+    Protect(PathBuf, #[source] io::Error),
+    #[error("could not lock {} (--data DIR sets another data folder)", .0.display())]
     Lock(PathBuf, #[source] io::Error),
     #[error("could not read {}", .0.display())]
     Read(PathBuf, #[source] io::Error),
@@ -52,7 +54,7 @@ pub(super) fn create_layout(data: &DataDir) -> Result<(), DataDirError> {
     }
     let path = data.private();
     fs::set_permissions(&path, Permissions::from_mode(0o700))
-        .map_err(|error| DataDirError::CreateDir(path, error))
+        .map_err(|error| DataDirError::Protect(path, error))
 }
 
 /// Fails unless a gateway has used the data folder. Commands that only read create no folder, because the path may be a

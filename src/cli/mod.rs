@@ -21,6 +21,7 @@ mod keys;
 mod link;
 mod lock;
 mod output;
+mod progress;
 mod serve;
 mod source;
 mod startup;
@@ -30,7 +31,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use output::{Failure, print_error};
 
@@ -59,15 +60,28 @@ enum Command {
         #[arg(long)]
         all: bool,
         /// Print a sample file with every key instead
-        #[arg(long, conflicts_with = "all")]
+        #[arg(long, conflicts_with_all = ["all", "json"])]
         sample: bool,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Create, change, list and revoke keys, also while the gateway runs
-    #[command(subcommand)]
-    Key(keys::KeyCommand),
+    Key {
+        #[command(subcommand)]
+        command: keys::KeyCommand,
+        /// Print one JSON document
+        #[arg(long, global = true, display_order = 100)]
+        json: bool,
+    },
     /// Install agents by their id in an ACP registry
-    #[command(subcommand)]
-    Agent(agent::AgentCommand),
+    Agent {
+        #[command(subcommand)]
+        command: agent::AgentCommand,
+        /// Print one JSON document
+        #[arg(long, global = true, display_order = 100)]
+        json: bool,
+    },
     /// Export or verify the audit log, also while the gateway runs
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -114,8 +128,26 @@ enum DemoCommand {
     SignIn,
 }
 
+/// The command line of this program. Only the help of the program lists the options that all commands share.
+fn command_line() -> clap::Command {
+    let program = CommandLine::command();
+    let shared = program.get_arguments().filter(|arg| arg.is_global_set());
+    let hidden: Vec<Arg> = shared.map(|arg| arg.clone().hide(true)).collect();
+    add_to_subcommands(program, &hidden)
+}
+
+/// Adds the options that clap would otherwise copy with their help.
+fn add_to_subcommands(command: clap::Command, hidden: &[Arg]) -> clap::Command {
+    command.mut_subcommands(|subcommand| {
+        add_to_subcommands(subcommand, hidden)
+            .args(hidden)
+            .after_help("`acp-gateway --help` lists the options of all commands.")
+    })
+}
+
 pub fn main() -> ExitCode {
-    let line = CommandLine::parse();
+    let matches = command_line().get_matches();
+    let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let command = line
         .command
         .unwrap_or_else(|| Command::Serve(serve::ServeArgs::default()));
@@ -131,9 +163,9 @@ pub fn main() -> ExitCode {
     }
     let done = match command {
         Command::Serve(args) => serve::run(&args, &line.flags),
-        Command::Check { all, sample } => check::run(&line.flags, all, sample),
-        Command::Key(command) => keys::run(&command, &line.flags),
-        Command::Agent(command) => agent::run(&command, &line.flags),
+        Command::Check { all, sample, json } => check::run(&line.flags, all, sample, json),
+        Command::Key { command, json } => keys::run(&command, &line.flags, json),
+        Command::Agent { command, json } => agent::run(&command, &line.flags, json),
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),
         Command::Attach(args) => return exit_code(attach::run(&args, &line.flags)),

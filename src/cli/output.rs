@@ -1,12 +1,14 @@
 //! The output, the failures, the pipes and the temporary folders of subcommands.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::pin::Pin;
 
+use serde::Serialize;
 use tempfile::TempDir;
 use tokio::fs::File;
 use tokio::runtime::{Builder, Runtime};
@@ -30,6 +32,14 @@ pub(super) fn write_stdout(bytes: impl AsRef<[u8]>) -> io::Result<()> {
 
 pub(super) fn write_line(text: &str) -> io::Result<()> {
     write_stdout(format!("{text}\n"))
+}
+
+/// Writes the result of a command: its text, or one JSON document.
+pub(super) fn write_result(result: &(impl Display + Serialize), json: bool) -> Result<(), Failure> {
+    if json {
+        return Ok(write_line(&serde_json::to_string_pretty(result)?)?);
+    }
+    Ok(write_stdout(result.to_string())?)
 }
 
 pub(super) type Failure = Box<dyn Error + Send + Sync>;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,12 @@ use super::startup::{Recorder, announce};
 use super::{backup, lock};
 
 use crate::app::{self, Gateway, Reloader};
-use crate::config::{Config, Flags, Listen, parse_duration};
+use crate::config::{Config, DataDir, Environment, Flags, Listen, parse_duration};
 use crate::server::{self, BoundListeners};
 use crate::stream::StreamWorkers;
 use base::shutdown::Shutdown;
 use base::telemetry::{self, ErrorChain};
+use base::types::Ids;
 use children::SupervisorLock;
 
 const EXTRA_PORTS: u16 = 20;
@@ -44,6 +46,9 @@ pub(super) struct ServeArgs {
     /// Stop when nobody has used the gateway for this time, such as 10m
     #[arg(long, value_name = "DURATION", value_parser = parse_idle_time)]
     exit_when_idle: Option<Duration>,
+    /// Migrate a log of an earlier version without keeping a copy of it
+    #[arg(long)]
+    no_backup: bool,
     /// Run in a session of its own, with a bounded log on stderr
     #[arg(long, hide = true)]
     detached: bool,
@@ -60,15 +65,21 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
         // group, which a detached process is not.
         rustix::process::setsid()?;
     }
-    let source = ConfigSource::new(flags);
+    let mut environment = Environment::from_process();
+    if args.detached {
+        // The process that starts this one is a program of an editor.
+        environment = environment.without_current_folder();
+    }
+    let colors = environment.permits_colors();
+    let source = ConfigSource::new(flags, environment);
     let config = source.load()?;
     let filter = config.log_filter.as_deref();
-    let init = if args.detached {
-        telemetry::init_bounded
+    if args.detached {
+        telemetry::init_bounded(filter)?;
     } else {
-        telemetry::init
-    };
-    init(filter)?;
+        telemetry::init(filter, colors)?;
+    }
+    telemetry::metrics::init();
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -92,6 +103,7 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
     // Lock before binding the port or reading data: a second gateway must not change the data of the first.
     let lock = lock::acquire(&config.data)?;
     backup::remove_stale_parts(&config.data);
+    migrate(&config.data, !args.no_backup)?;
     let supervisors = app::sweep(&config.data);
     let listeners = bind(&config.listen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -114,6 +126,19 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
     // The store is closed now.
     drop(lock);
     ended
+}
+
+fn migrate(data: &DataDir, keeps_copy: bool) -> Result<(), Failure> {
+    if let Some(migration) = log::store::migrate(&data.log(), keeps_copy, &Ids::system())? {
+        let copy = migration.copy.as_deref().map(Path::display);
+        tracing::info!(
+            from = migration.from,
+            to = migration.to,
+            copy = copy.map(tracing::field::display),
+            "migrated the log to the format of this version; an earlier version can read only the copy, which you may delete"
+        );
+    }
+    Ok(())
 }
 
 async fn serve(
@@ -272,7 +297,8 @@ mod tests {
             explicit: true,
         })
         .unwrap_err();
-        assert_eq!(asked.to_string(), format!("could not bind {address}"));
+        let expected = format!("could not bind {address} (--listen ADDR sets another address)");
+        assert_eq!(asked.to_string(), expected);
         let other = bind(&Listen {
             address,
             explicit: false,

@@ -12,6 +12,12 @@ pub(super) fn local_config(flags: &Flags) -> Result<Config, Failure> {
     Ok(config::load_local(flags, &Environment::from_process())?)
 }
 
+/// The same for a process that an editor starts.
+pub(super) fn local_config_of_editor(flags: &Flags) -> Result<Config, Failure> {
+    let environment = Environment::from_process().without_current_folder();
+    Ok(config::load_local(flags, &environment)?)
+}
+
 /// Opens the data folder of a gateway that has run, for reads of its log. A running gateway continues. Without one, none
 /// starts while the lock is held.
 pub(super) fn open_beside_gateway(flags: &Flags) -> Result<(Config, Option<DataLock>), Failure> {
@@ -31,10 +37,10 @@ pub(super) struct ConfigSource {
 }
 
 impl ConfigSource {
-    pub(super) fn new(flags: &Flags) -> Self {
+    pub(super) fn new(flags: &Flags, environment: Environment) -> Self {
         Self {
             flags: flags.clone(),
-            environment: Environment::from_process(),
+            environment,
         }
     }
 
@@ -45,7 +51,11 @@ impl ConfigSource {
     pub(super) fn load(&self) -> Result<Config, Failure> {
         let path = self.environment.search_path();
         let on_path = |program: &str| children::resolve(program.as_ref(), path).is_ok();
-        Ok(config::load(&self.flags, &self.environment, &on_path)?)
+        let mut config = config::load(&self.flags, &self.environment, &on_path)?;
+        if config.isolation.run_as.is_none() && !config.isolation.allow_root {
+            config.isolation.run_as = children::default_users();
+        }
+        Ok(config)
     }
 }
 

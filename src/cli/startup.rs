@@ -1,5 +1,5 @@
-//! The output of `serve` when it accepts connections: its URL on stdout, and a summary on stderr with data folder,
-//! agents, workspaces, and how to stop the gateway.
+//! The output of `serve` when it accepts connections: its URL on stdout, and a summary on stderr with configuration file,
+//! data folder, agents, workspaces, and how to stop the gateway.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write as _};
@@ -63,6 +63,7 @@ pub(super) fn announce(
 }
 
 struct Summary {
+    config: String,
     data: String,
     agents: String,
     workspaces: String,
@@ -74,6 +75,8 @@ impl Summary {
         let agents: Vec<String> = config.agents.keys().map(ToString::to_string).collect();
         let roots = std::iter::once(&config.workspaces.root).chain(&config.workspaces.allow);
         let workspaces: Vec<String> = roots.map(|root| root.display().to_string()).collect();
+        let file = config.file.path.as_ref();
+        let file = file.map(|path| path.display().to_string());
         let data = config.data.path().display().to_string();
         let run_as = match config.isolation.run_as {
             Some(users) => Some(users.to_string()),
@@ -81,6 +84,7 @@ impl Summary {
             None => None,
         };
         Self {
+            config: file.unwrap_or_else(|| "no file".to_owned()),
             data,
             agents: agents.join(", "),
             workspaces: workspaces.join(", "),
@@ -99,6 +103,7 @@ impl Summary {
         } else {
             let control_groups = gateway.isolation().groups();
             tracing::info!(
+                config = %self.config,
                 data = %self.data,
                 agents = %self.agents,
                 workspaces = %self.workspaces,
@@ -114,7 +119,8 @@ impl Summary {
     fn text(&self, isolation: &str) -> String {
         let mut text = String::new();
         let lines = [
-            ("data", Some(&*self.data)),
+            ("config", Some(&*self.config)),
+            ("data", Some(&self.data)),
             ("agents", Some(&self.agents)),
             ("workspaces", Some(&self.workspaces)),
             ("isolation", Some(isolation)),
@@ -290,12 +296,14 @@ mod tests {
     #[test]
     fn the_summary_has_one_line_for_each_value() {
         let summary = Summary {
+            config: "/etc/acp-gateway/acp-gateway.toml".to_owned(),
             data: "/data".to_owned(),
             agents: "claude, demo".to_owned(),
             workspaces: "/data/workspaces, /home/me/\u{1b}[2Jcode".to_owned(),
             run_as: Some("100000-165535".to_owned()),
         };
         let expected = "\
+config      /etc/acp-gateway/acp-gateway.toml
 data        /data
 agents      claude, demo
 workspaces  /data/workspaces, /home/me/code

@@ -52,7 +52,7 @@ pub(super) fn client_dialects() -> impl TypedValueParser<Value = ClientDialect> 
 pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
     let environment = Environment::from_process();
     // The variables for logs belong to the agent, which shares stderr.
-    telemetry::init(Some("warn"))?;
+    telemetry::init(Some("warn"), environment.permits_colors())?;
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
     let command = ChildCommand {
         program: children::resolve(program, environment.search_path())?,

@@ -21,7 +21,7 @@ use super::section::{Field, Section};
 use super::settings::{self, CaFile, real_folders};
 use super::toml_text;
 use agents::agent::{AgentSettings, Permissions, PoolSettings};
-use base::types::{AgentDialect, AgentName, Isolation, ServedBy};
+use base::types::{AgentDialect, AgentName, Isolation, ToolProvider};
 use outgoing::{is_loopback_url, url_port};
 use wire::acp::known_agents::{DEMO_NAME, KNOWN, privileged_modes};
 use wire::acp::method_list::route_of;
@@ -317,7 +317,9 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
         reject_keys_of_children(&mut section)?;
     }
     read_keys(&mut section, KEYS, &mut agent)?;
-    if !is_child && [agent.settings.files, agent.settings.terminals].contains(&ServedBy::Gateway) {
+    if !is_child
+        && [agent.settings.files, agent.settings.terminals].contains(&ToolProvider::Gateway)
+    {
         return Err(section.invalid(
             "the agent runs on another host, so that files and terminals must be \"off\" or \"client\"",
         ));

@@ -11,25 +11,73 @@ use outgoing::ProxyVariables;
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
 pub(super) const CONFIG_VARIABLE: &str = "ACP_GATEWAY_CONFIG";
+/// The name of a configuration file that the operator does not name.
+const CONFIG_FILE_NAME: &str = "acp-gateway.toml";
 
 /// The start of the names of the gateway's own variables, which can be secrets.
 const GATEWAY_PREFIX: &str = "ACP_GATEWAY_";
 
 /// A copy of a process's environment that is cheap to clone. `Debug` prints the names and never the values.
 #[derive(Clone, Default)]
-pub struct Environment(Arc<BTreeMap<String, OsString>>);
+pub struct Environment {
+    values: Arc<BTreeMap<String, OsString>>,
+    /// The places of the configuration file, the first one in the current folder. Only a process has places.
+    config_places: Arc<[PathBuf]>,
+}
 
 impl Environment {
     /// Copies the environment of this process. Names that are not UTF-8 are skipped, because no key has such
     /// a name.
     pub fn from_process() -> Self {
-        std::env::vars_os()
+        let variables: Self = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .collect()
+            .collect();
+        let current = std::env::current_dir().ok();
+        let shared = Some(PathBuf::from("/etc/acp-gateway"));
+        let folders = [current, variables.user_config_folder(), shared];
+        let places = folders.into_iter().flatten();
+        let places = places.map(|folder| folder.join(CONFIG_FILE_NAME)).collect();
+        variables.with_config_places(places)
+    }
+
+    pub(super) fn with_config_places(self, places: Vec<PathBuf>) -> Self {
+        Self {
+            config_places: places.into(),
+            ..self
+        }
+    }
+
+    /// Searches no configuration file in the current folder. For a process that an editor starts: the folder can be a project
+    /// whose files agents and strangers write.
+    #[must_use]
+    pub fn without_current_folder(self) -> Self {
+        let current = std::env::current_dir().ok();
+        let mut places = self.config_places.to_vec();
+        if current.is_some()
+            && places.first().and_then(|place| place.parent()) == current.as_deref()
+        {
+            places.remove(0);
+        }
+        self.with_config_places(places)
+    }
+
+    pub(super) fn config_places(&self) -> &[PathBuf] {
+        &self.config_places
+    }
+
+    fn user_config_folder(&self) -> Option<PathBuf> {
+        let home = || Some(self.folder("HOME")?.join(".config"));
+        let folder = self.folder("XDG_CONFIG_HOME").or_else(home)?;
+        Some(folder.join("acp-gateway"))
+    }
+
+    /// The configuration file of the user, which may not exist.
+    pub fn user_config_file(&self) -> Option<PathBuf> {
+        Some(self.user_config_folder()?.join(CONFIG_FILE_NAME))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0.get(name).map(OsString::as_os_str)
+        self.values.get(name).map(OsString::as_os_str)
     }
 
     pub fn search_path(&self) -> &OsStr {
@@ -45,7 +93,7 @@ impl Environment {
     }
 
     pub fn variables(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(OsString, OsString)> {
-        let wanted = self.0.iter().filter(|(name, _)| is_wanted(name));
+        let wanted = self.values.iter().filter(|(name, _)| is_wanted(name));
         wanted
             .map(|(name, value)| (name.into(), value.clone()))
             .collect()
@@ -67,7 +115,7 @@ impl Environment {
         })
     }
 
-    pub fn config_file(&self) -> Option<PathBuf> {
+    pub(super) fn config_file(&self) -> Option<PathBuf> {
         self.get(CONFIG_VARIABLE)
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
@@ -98,6 +146,12 @@ impl Environment {
         }
     }
 
+    /// Whether text on a terminal may have colors (<https://no-color.org>).
+    pub fn permits_colors(&self) -> bool {
+        let is_set = self.get("NO_COLOR").is_some_and(|value| !value.is_empty());
+        !is_set && self.get("TERM").is_none_or(|term| term != "dumb")
+    }
+
     /// The log filter for a command that reads no configuration.
     pub fn log_filter(&self) -> Option<&str> {
         self.get("ACP_GATEWAY_LOG")
@@ -106,7 +160,7 @@ impl Environment {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &OsStr)> {
-        self.0
+        self.values
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_os_str()))
     }
@@ -122,18 +176,18 @@ impl Environment {
 
 impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        Self(Arc::new(
-            variables
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        ))
+        let variables = variables.into_iter();
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        Self {
+            values: Arc::new(variables.collect()),
+            config_places: Arc::default(),
+        }
     }
 }
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.values.keys()).finish()
     }
 }
 
@@ -184,6 +238,24 @@ impl ChildEnvironment {
             home: environment.folder("HOME"),
             shared: pick(&|name| SHARED_VARIABLES.contains(&name) || name.starts_with("LC_")),
             user: pick(&|name| USER_VARIABLES.contains(&name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_color_and_dumb_terminals_have_no_colors() {
+        for (variables, expected) in [
+            (&[][..], true),
+            (&[("TERM", "xterm"), ("NO_COLOR", "")], true),
+            (&[("TERM", "dumb")], false),
+            (&[("TERM", "xterm"), ("NO_COLOR", "0")], false),
+        ] {
+            let environment: Environment = variables.iter().copied().collect();
+            assert_eq!(environment.permits_colors(), expected, "{variables:?}");
         }
     }
 }

@@ -10,6 +10,11 @@ pub enum ConfigError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error(
+        "{}: the file is not used, because {reason}. It names commands that the gateway runs. To use it as it is, name it with --config",
+        path.display()
+    )]
+    Untrusted { path: PathBuf, reason: String },
     #[error("{origin}: {message}")]
     Syntax { origin: Origin, message: String },
     #[error("{origin}: unknown key `{key}`{}", did_you_mean(suggestion.as_deref()))]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::environment::{self, ChildEnvironment, Environment};
 use super::error::{ConfigError, Origin, closest};
+use super::file::ConfigFile;
 use super::key::Key;
 use super::node::{Node, Value, parse_file, parse_text};
 use super::section::{Field, Section};
@@ -26,7 +27,7 @@ pub fn load(
     environment: &Environment,
     on_path: &dyn Fn(&str) -> bool,
 ) -> Result<Config, ConfigError> {
-    let tree = merge_layers(flags, environment)?;
+    let (file, tree) = merge_layers(flags, environment)?;
     let mut origins = BTreeMap::new();
     tree.origins("", &mut origins);
     let mut root = Field::new("", tree, environment).section()?;
@@ -34,6 +35,10 @@ pub fn load(
     let mut config = read_settings(&mut root, environment, |_| true)?;
     config.origins = origins;
     add_workspaces(&mut config, flags, environment)?;
+    for root in std::iter::once(&config.workspaces.root).chain(&config.workspaces.allow) {
+        file.check_outside(root)?;
+    }
+    config.file = file;
     for (name, field) in root.take("mcp").map_or(Ok(Vec::new()), Field::entries)? {
         name.parse::<AgentName>().map_err(|_| field.invalid("a server's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit"))?;
         match mcp::read(field) {
@@ -75,8 +80,10 @@ pub fn load(
 /// Agents and servers are not read. Thus the command loads no secrets, and secrets that it does not need may be
 /// absent.
 pub fn load_local(flags: &Flags, environment: &Environment) -> Result<Config, ConfigError> {
-    let mut root = Field::new("", merge_layers(flags, environment)?, environment).section()?;
-    read_settings(&mut root, environment, |key| key.local)
+    let (file, tree) = merge_layers(flags, environment)?;
+    let mut root = Field::new("", tree, environment).section()?;
+    let config = read_settings(&mut root, environment, |key| key.local)?;
+    Ok(Config { file, ..config })
 }
 
 /// Reads the wanted keys of all sections except agents and MCP servers. The other values are the defaults.
@@ -173,7 +180,8 @@ fn add_workspaces(
 // The flags of all subcommands. (A doc comment would replace the help text of the program.)
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Flags {
-    /// The configuration file (TOML); by default, no file is read
+    /// The configuration file (TOML) [default: the first of ./acp-gateway.toml,
+    /// ~/.config/acp-gateway/acp-gateway.toml and /etc/acp-gateway/acp-gateway.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The folder for the log, keys, workspaces and homes of agents [default: ~/.local/share/acp-gateway]
@@ -241,24 +249,20 @@ const OTHER_VARIABLES: [&str; 4] = [
 /// The prefixes of the variables that Kubernetes sets for a service named `acp-gateway`.
 const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 
-/// Merges all layers. Flags that set a key of the file become part of the tree. `--workspace` adds to the
-/// file's list and is read separately.
-pub(super) fn merge_layers(flags: &Flags, environment: &Environment) -> Result<Node, ConfigError> {
+/// Merges all layers, and returns the tree with the file that was read. Flags that set a key of the file become part of the
+/// tree. `--workspace` adds to the file's list and is read separately.
+fn merge_layers(
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<(ConfigFile, Node), ConfigError> {
     let mut tree = Node::table(Origin::Default);
-    let file = flags
-        .config
-        .as_deref()
-        .or_else(|| environment.get(environment::CONFIG_VARIABLE).map(Path::new));
-    if let Some(path) = file {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+    let (file, text) = ConfigFile::read(flags.config.as_deref(), environment)?;
+    if let (Some(path), Some(text)) = (&file.path, text) {
         tree.merge(parse_file(&text, path)?);
     }
     tree.merge(from_environment(environment)?);
     tree.merge(from_flags(flags)?);
-    Ok(tree)
+    Ok((file, tree))
 }
 
 fn from_flags(flags: &Flags) -> Result<Node, ConfigError> {

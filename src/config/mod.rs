@@ -3,8 +3,7 @@
 //! The module owns the keys, their syntax and their validation. Every error names the key and its location.
 //! The module must not know how values are used: `app` converts them for each module.
 //!
-//! The order of precedence is defaults < file < environment < flags. No file in the current directory is read
-//! implicitly.
+//! The order of precedence is defaults < file < environment < flags. `file` finds the file.
 //!
 //! Read `load` first, then `node` and `section`. `key` (kinds of values) and `keys` define the table of keys, whose rows
 //! are in `settings` and in the tables of limits that `limits` collects. `agent` is the table for the entries of agents. `show` prints both
@@ -25,6 +24,7 @@
 //!   machines with one key, and the acceptable size of a queue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::auth::Network;
@@ -37,18 +37,20 @@ pub use agent::{Agent, Home, Launch, Remote};
 pub use agent_entry::{AgentEntry, EntryError, EntryFile};
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::{ConfigError, Origin};
+pub use file::ConfigFile;
 pub use limits::Limits;
 pub use load::{Flags, load, load_local};
 pub use mcp::McpServer;
 pub use secret::Secret;
 pub use settings::{CaFile, Listen};
-pub use show::{Shown, reference, sample, show};
+pub use show::{Shown, ShownConfig, reference, sample, show};
 pub use toml_text::parse_duration;
 
 mod agent;
 mod agent_entry;
 mod environment;
 mod error;
+mod file;
 mod key;
 mod keys;
 mod limits;
@@ -64,6 +66,7 @@ mod toml_text;
 /// The validated configuration. The default has no agent, and empty paths instead of directories.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
+    pub file: ConfigFile,
     pub listen: Listen,
     pub data: DataDir,
     /// The public origin of the gateway behind a proxy, in the form of a browser.
@@ -92,6 +95,8 @@ pub struct Config {
     pub admin_key: Option<[u8; 32]>,
     /// The log filter in the syntax of `tracing`.
     pub log_filter: Option<String>,
+    /// The loopback address of a listener that serves only metrics.
+    pub metrics_listen: Option<SocketAddr>,
     /// The part of the gateway's environment that children may receive.
     pub child_environment: ChildEnvironment,
     /// The proxies of outgoing connections.

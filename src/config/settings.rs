@@ -53,7 +53,7 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// Allows agents to run as root if the gateway runs as root.
         allow_root_agents: switch => isolation.allow_root;
         /// The first and the last user id for agents, if the gateway runs as root. Each agent gets its own user.
-        run_as: users => isolation.run_as, default "none", example "\"100000-165535\"";
+        run_as: users => isolation.run_as, default "100000-165535 or 20000-60000 as root, unless allow_root_agents is set", example "\"100000-165535\"";
     }
     ["webhooks", local: false] {
         /// The hosts to which webhooks may send, such as "hooks.example" or "*.example.org". Without one, webhooks are disabled.
@@ -70,6 +70,8 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["telemetry", local: false] {
         /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.
         log_filter: log_filter => log_filter, default "info", example "\"info\"";
+        /// A loopback address that serves only /metrics, without a key. Other machines use server.listen with a key of the scope metrics.
+        metrics_listen: metrics_address => metrics_listen, default "none", example "\"127.0.0.1:9464\"";
     }
 };
 
@@ -81,6 +83,13 @@ fn address() -> Kind<Listen> {
     Kind {
         read: |field| read_listen(&field),
         show: |listen| quoted(&listen.address.to_string()),
+    }
+}
+
+fn metrics_address() -> Kind<Option<SocketAddr>> {
+    Kind {
+        read: |field| read_metrics_address(&field).map(Some),
+        show: |address| optional(*address, |address| quoted(&address.to_string())),
     }
 }
 
@@ -210,6 +219,18 @@ pub(super) fn read_listen(field: &Field) -> Result<Listen, ConfigError> {
         address,
         explicit: true,
     })
+}
+
+/// The listener has no keys and no TLS.
+fn read_metrics_address(field: &Field) -> Result<SocketAddr, ConfigError> {
+    let listen = read_listen(field)?;
+    if listen.is_exposed() {
+        return Err(field.invalid(
+            "must be a loopback address, because this listener needs no key: from other machines, scrape /metrics of \
+             server.listen with a key that has the scope `metrics`",
+        ));
+    }
+    Ok(listen.address)
 }
 
 impl Listen {

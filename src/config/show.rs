@@ -1,10 +1,13 @@
 //! Prints the effective configuration as a file that the gateway can read again, without secrets.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Display, Formatter, Write};
+
+use serde::{Serialize, Serializer};
 
 use super::agent::{self, Agent, Launch};
 use super::error::Origin;
+use super::file::ConfigFile;
 use super::key::{DescribedDefault, Key};
 use super::mcp::McpServer;
 use super::toml_text::{list, quoted};
@@ -17,78 +20,149 @@ pub enum Shown {
     All,
 }
 
-/// Returns the configuration as TOML. Each line ends with a comment that names the origin of its value.
-pub fn show(config: &Config, shown: Shown) -> String {
-    let mut page = TomlWriter {
-        text: String::new(),
-        origins: &config.origins,
-        section: String::new(),
-        header: None,
-        shown,
-    };
-    for warning in &config.warnings {
-        page.write_line(&format!("# warning: {warning}"));
-    }
-    if config.admin_key.is_some() {
-        page.write_line("# The environment sets an admin key; the gateway creates no link key.");
-    }
-    for (section, _) in keys::SECTIONS {
-        page.section(section);
-        for key in keys::of_section(section) {
-            page.value_line(key.name, &(key.show)(config));
-        }
-    }
-    for (name, agent) in &config.agents {
-        page.section(&format!("agents.{name}"));
-        page.agent_lines(agent);
-    }
-    for (name, server) in &config.mcp {
-        page.section(&format!("mcp.{name}"));
-        page.mcp_server_lines(server);
-    }
-    if shown == Shown::Set {
-        page.write_line(
-            "\n# All other keys have their defaults. `acp-gateway check --all` prints them.",
-        );
-    }
-    page.text
-}
-
-struct TomlWriter<'a> {
-    text: String,
-    origins: &'a BTreeMap<String, Origin>,
-    section: String,
-    /// The header of the section, until its first line is printed.
-    header: Option<String>,
+/// The configuration without secrets. Its text is TOML that the gateway can read again.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownConfig {
+    file: ConfigFile,
+    warnings: Vec<String>,
+    /// Whether the environment sets an admin key.
+    admin_key: bool,
+    #[serde(serialize_with = "by_name")]
+    settings: Vec<Setting>,
+    #[serde(skip)]
     shown: Shown,
 }
 
-impl TomlWriter<'_> {
-    fn write_line(&mut self, line: &str) {
-        if let Some(header) = self.header.take() {
-            writeln!(self.text, "{header}").expect("writing to a string does not fail");
-        }
-        writeln!(self.text, "{line}").expect("writing to a string does not fail");
-    }
+#[derive(Debug, Serialize)]
+struct Setting {
+    #[serde(skip)]
+    section: String,
+    #[serde(skip)]
+    name: &'static str,
+    /// In the syntax of the file.
+    #[serde(serialize_with = "toml_value")]
+    value: String,
+    origin: String,
+    /// For readers of the text.
+    #[serde(skip)]
+    comment: Option<String>,
+}
 
+fn by_name<S: Serializer>(settings: &[Setting], serializer: S) -> Result<S::Ok, S::Error> {
+    let named = settings
+        .iter()
+        .map(|setting| (format!("{}.{}", setting.section, setting.name), setting));
+    serializer.collect_map(named)
+}
+
+fn toml_value<S: Serializer>(value: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    match format!("value = {value}").parse::<toml::Table>() {
+        Ok(table) => table["value"].serialize(serializer),
+        Err(error) => Err(serde::ser::Error::custom(error)),
+    }
+}
+
+impl Display for ShownConfig {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# Configuration file: {}", self.file)?;
+        for warning in &self.warnings {
+            writeln!(f, "# warning: {warning}")?;
+        }
+        if self.admin_key {
+            let note = "# The environment sets an admin key; the gateway creates no link key.";
+            writeln!(f, "{note}")?;
+        }
+        let mut section: &str = "";
+        for setting in &self.settings {
+            if setting.section != section {
+                section = &setting.section;
+                writeln!(f, "\n[{section}]")?;
+            }
+            if let Some(comment) = &setting.comment {
+                writeln!(f, "# {comment}")?;
+            }
+            let Setting {
+                name,
+                value,
+                origin,
+                ..
+            } = setting;
+            writeln!(f, "{name} = {value}  # {origin}")?;
+        }
+        if self.shown == Shown::Set {
+            let note =
+                "# All other keys have their defaults. `acp-gateway check --all` prints them.";
+            writeln!(f, "\n{note}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the values with their origins.
+pub fn show(config: &Config, shown: Shown) -> ShownConfig {
+    let mut list = SettingList {
+        settings: Vec::new(),
+        origins: &config.origins,
+        section: String::new(),
+        comment: None,
+        shown,
+    };
+    for (section, _) in keys::SECTIONS {
+        list.section(section);
+        for key in keys::of_section(section) {
+            list.add(key.name, &(key.show)(config));
+        }
+    }
+    for (name, agent) in &config.agents {
+        list.section(&format!("agents.{name}"));
+        list.add_agent(agent);
+    }
+    for (name, server) in &config.mcp {
+        list.section(&format!("mcp.{name}"));
+        list.add_mcp_server(server);
+    }
+    ShownConfig {
+        file: config.file.clone(),
+        warnings: config.warnings.clone(),
+        admin_key: config.admin_key.is_some(),
+        settings: list.settings,
+        shown,
+    }
+}
+
+struct SettingList<'a> {
+    settings: Vec<Setting>,
+    origins: &'a BTreeMap<String, Origin>,
+    section: String,
+    /// A comment on the next setting.
+    comment: Option<String>,
+    shown: Shown,
+}
+
+impl SettingList<'_> {
     fn section(&mut self, name: &str) {
-        self.header = Some(format!("\n[{name}]"));
         name.clone_into(&mut self.section);
     }
 
-    /// Prints a value if it is set, or if all values are wanted. An empty text is no value.
-    fn value_line(&mut self, name: &str, value: &str) {
+    /// Adds a value if it is set, or if all values are wanted. An empty text is no value.
+    fn add(&mut self, name: &'static str, value: &str) {
         let origin = self.origin(&format!("{}.{name}", self.section));
         if !value.is_empty() && (origin.is_some() || self.shown == Shown::All) {
-            let origin = origin.unwrap_or_else(|| Origin::Default.to_string());
-            self.write_line(&format!("{name} = {value}  # {origin}"));
+            self.settings.push(Setting {
+                section: self.section.clone(),
+                name,
+                value: value.to_owned(),
+                origin: origin.unwrap_or_else(|| Origin::Default.to_string()),
+                comment: self.comment.take(),
+            });
         }
     }
 
-    /// Prints a value also if it is not set, because other keys of the section need it.
-    fn required_line(&mut self, name: &str, value: &str) {
+    /// Adds a value also if it is not set, because other keys of the section need it.
+    fn add_required(&mut self, name: &'static str, value: &str) {
         let shown = std::mem::replace(&mut self.shown, Shown::All);
-        self.value_line(name, value);
+        self.add(name, value);
         self.shown = shown;
     }
 
@@ -106,41 +180,41 @@ impl TomlWriter<'_> {
         (!origins.is_empty()).then(|| origins.join(", "))
     }
 
-    fn mcp_server_lines(&mut self, server: &McpServer) {
+    fn add_mcp_server(&mut self, server: &McpServer) {
         match server {
             McpServer::Remote { sse, url, headers } => {
-                self.value_line("type", if *sse { "\"sse\"" } else { "\"http\"" });
-                self.required_line("url", &quoted(url));
-                self.value_line("headers", &secret::show_all(headers));
+                self.add("type", if *sse { "\"sse\"" } else { "\"http\"" });
+                self.add_required("url", &quoted(url));
+                self.add("headers", &secret::show_all(headers));
             }
             McpServer::Stdio { command, args, env } => {
-                self.required_line("command", &quoted(command));
-                self.value_line("args", &list(args));
-                self.value_line("env", &secret::show_all(env));
+                self.add_required("command", &quoted(command));
+                self.add("args", &list(args));
+                self.add("env", &secret::show_all(env));
             }
         }
     }
 
-    fn agent_lines(&mut self, agent: &Agent) {
+    fn add_agent(&mut self, agent: &Agent) {
         if agent.discovered {
             let passed = agent
                 .inherited_variables()
                 .unwrap_or_else(|| "none".to_owned());
-            self.write_line(&format!(
-                "# Found on PATH. The agent receives these variables from the gateway's environment: {passed}"
+            self.comment = Some(format!(
+                "Found on PATH. The agent receives these variables from the gateway's environment: {passed}"
             ));
         }
         match &agent.launch {
-            Launch::Demo => self.required_line("builtin", "\"demo\""),
+            Launch::Demo => self.add_required("builtin", "\"demo\""),
             Launch::Remote(remote) => {
-                self.required_line("url", &quoted(&remote.url.to_string()));
+                self.add_required("url", &quoted(&remote.url.to_string()));
                 for (name, value) in agent::shown_remote(remote) {
-                    self.value_line(name, &value);
+                    self.add(name, &value);
                 }
             }
             Launch::Command { command, args } => {
-                self.required_line("command", &quoted(command));
-                self.required_line("args", &list(args));
+                self.add_required("command", &quoted(command));
+                self.add_required("args", &list(args));
             }
         }
         let is_child = agent.launch.is_child();
@@ -150,9 +224,9 @@ impl TomlWriter<'_> {
             }
             let value = (key.show)(agent);
             if agent.discovered && matches!(key.name, "env" | "home") {
-                self.required_line(key.name, &value);
+                self.add_required(key.name, &value);
             } else {
-                self.value_line(key.name, &value);
+                self.add(key.name, &value);
             }
         }
     }

@@ -65,7 +65,21 @@ pub struct Installed {
     pub record: Record,
 }
 
-#[derive(Debug)]
+/// A step that can take long. A download reports its progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    Download {
+        archive: &'a str,
+        bytes: u64,
+        total: Option<u64>,
+    },
+    Unpack,
+    Package {
+        spec: &'a str,
+    },
+}
+
+#[derive(derive_more::Debug)]
 pub struct Installer {
     pub agents: PathBuf,
     pub source: Source,
@@ -73,6 +87,8 @@ pub struct Installer {
     pub programs: Programs,
     pub ids: Ids,
     pub shutdown: Shutdown,
+    #[debug(skip)]
+    pub progress: Box<dyn Fn(Step<'_>)>,
 }
 
 impl Installer {
@@ -121,11 +137,19 @@ impl Installer {
             }
             Chosen::Npx(package) => {
                 let spec = PackageSpec::parse(&package.spec)?;
+                let step = Step::Package {
+                    spec: &package.spec,
+                };
+                (self.progress)(step);
                 let command = spec.install_npm(&self.programs, folder, scripts).await?;
                 (Kind::Npx, None, command, package.args, package.env)
             }
             Chosen::Uvx(package) => {
                 let spec = PackageSpec::parse(&package.spec)?;
+                let step = Step::Package {
+                    spec: &package.spec,
+                };
+                (self.progress)(step);
                 let command = spec.install_python(&self.programs, folder, scripts).await?;
                 (Kind::Uvx, None, command, package.args, package.env)
             }
@@ -173,7 +197,17 @@ impl Installer {
             }
             _ => folder.join(".archive"),
         };
-        let fetched = self.source.fetch(&self.client, &binary.archive, &download);
+        let archive = &*binary.archive;
+        let progress = |bytes, total| {
+            (self.progress)(Step::Download {
+                archive,
+                bytes,
+                total,
+            });
+        };
+        let fetched = self
+            .source
+            .fetch(&self.client, archive, &download, &progress);
         let found = fetched.await?;
         for wanted in wanted.into_iter().flatten() {
             if !found.eq_ignore_ascii_case(wanted) {
@@ -181,6 +215,7 @@ impl Installer {
             }
         }
         if format != Format::Raw {
+            (self.progress)(Step::Unpack);
             let archive = download.clone();
             let into = folder.to_owned();
             let unpack = move || archive::unpack(format, &archive, &into);

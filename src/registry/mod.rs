@@ -26,7 +26,8 @@ mod source;
 
 pub use self::index::{Entry, Index, IndexError, Kind, Listing, ListingError};
 pub use self::install::{
-    Answer, InstallError, Installed, Installer, Record, Request, VerifyError, installed, verify,
+    Answer, InstallError, Installed, Installer, Record, Request, Step, VerifyError, installed,
+    verify,
 };
 pub use self::package::Programs;
 pub use self::source::{DEFAULT_SOURCE, Source, SourceError};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
@@ -81,16 +81,19 @@ impl Source {
         }
     }
 
-    /// Copies an archive to a file. Returns its SHA-256 in hexadecimal. An archive of a registry on this machine can be a path
+    /// Copies an archive to a file. Returns its SHA-256 in hexadecimal. A download calls `progress` with its bytes so far and
+    /// in total. An archive of a registry on this machine can be a path
     /// relative to the registry.
     pub(super) async fn fetch(
         &self,
         client: &Client,
         archive: &str,
         to: &Path,
+        progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<String, SourceError> {
+        progress(0, None);
         if archive.contains("://") {
-            download(client, archive, to).await?;
+            download(client, archive, to, progress).await?;
         } else {
             let Self::File(registry) = self else {
                 return Err(SourceError::Url(archive.to_owned()));
@@ -152,8 +155,14 @@ fn open_regular(path: &Path, limit: u64) -> Result<File, SourceError> {
     Ok(file)
 }
 
-async fn download(client: &Client, url: &str, to: &Path) -> Result<(), SourceError> {
+async fn download(
+    client: &Client,
+    url: &str,
+    to: &Path,
+    progress: &dyn Fn(u64, Option<u64>),
+) -> Result<(), SourceError> {
     let mut body = get(client, url).await?.into_body();
+    let total = body.size_hint().exact();
     let write = |error| SourceError::Write(to.to_owned(), error);
     let mut file = File::create(to).map_err(write)?;
     let mut size = 0_u64;
@@ -173,6 +182,7 @@ async fn download(client: &Client, url: &str, to: &Path) -> Result<(), SourceErr
             return Err(SourceError::TooLarge(url.to_owned(), MAX_ARCHIVE_BYTES));
         }
         file.write_all(data).map_err(write)?;
+        progress(size, total);
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use base::shutdown::lock_or_abort;
+use base::telemetry::metrics;
 use base::types::{Principal, PrincipalKey};
 
 const PRINCIPALS: usize = 4;
@@ -102,6 +103,10 @@ impl BodyCharge {
         lock_or_abort(self.held.lock()).principal = Some(principal.key());
     }
 
+    pub(super) fn has_principal(&self) -> bool {
+        lock_or_abort(self.held.lock()).principal.is_some()
+    }
+
     pub(crate) fn max(&self) -> usize {
         self.memory.max_of_principal()
     }
@@ -112,7 +117,10 @@ impl BodyCharge {
         let added = self.memory.add(held.principal.as_ref(), bytes);
         match &added {
             Ok(()) => held.bytes += bytes,
-            Err(full) => held.exceeded = Some(*full),
+            Err(full) => {
+                metrics().rejections("body_memory", 1);
+                held.exceeded = Some(*full);
+            }
         }
         added
     }

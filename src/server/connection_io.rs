@@ -22,6 +22,7 @@ use super::hijack::Hijack;
 
 use crate::server::limits::Limits;
 use base::shutdown::lock_or_abort;
+use base::telemetry::metrics;
 
 /// The number of unwritten bytes at which a body must wait before it yields the next chunk.
 const MAX_UNWRITTEN_BYTES: usize = 8 << 10;
@@ -145,7 +146,10 @@ impl<S: Unpin> ConnectionIo<S> {
         let stall = self.write_timeout;
         let stalled = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
         match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Ready(()) => {
+                metrics().stream_evictions("stalled", 1);
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
             Poll::Pending => Poll::Pending,
         }
     }

@@ -26,7 +26,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use hyper::body::{Body as _, Incoming};
 use tokio::net::TcpStream;
-use tracing::Instrument;
 
 use crate::stream::{SocketOwner, SocketStream, Stream, body_from};
 use base::shutdown::lock_or_abort;
@@ -277,14 +276,10 @@ pub(crate) fn stream_response(stream: Stream) -> Response {
     let follows = stream.follows();
     let streaming = StreamingBody(Arc::new(Mutex::new(Some(Box::new(stream)))));
     let body_stream = streaming.clone();
-    // The body is written after the span of the request ends, so the span is attached to the future.
-    let body = |sender| {
-        async move {
-            if let Some(stream) = body_stream.take() {
-                stream.run(sender, None).await;
-            }
+    let body = |sender| async move {
+        if let Some(stream) = body_stream.take() {
+            stream.run(sender, None).await;
         }
-        .in_current_span()
     };
     let mut response = event_response(media_type, Body::new(body_from(body)));
     // A stream that ends with the log is an ordinary response. Its connection serves further requests.

@@ -19,14 +19,14 @@ const START_BACKLOG: i32 = 128;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    #[error("could not bind {address}")]
+    #[error("could not bind {address} (--listen ADDR sets another address)")]
     Configured {
         address: SocketAddr,
         source: io::Error,
     },
     #[error(
         "could not bind {address}, which clients of localhost can reach instead of {configured}: stop the program that \
-         uses it, or listen on another port"
+         uses it, or set another port with --listen ADDR"
     )]
     Counterpart {
         address: SocketAddr,
@@ -64,6 +64,14 @@ impl BoundListeners {
                 }
                 bound => return bound,
             }
+        }
+    }
+
+    /// A listener without a counterpart, for responses that need no key.
+    pub fn only(configured: TcpListener) -> Self {
+        Self {
+            configured,
+            counterpart: None,
         }
     }
 

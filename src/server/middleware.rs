@@ -12,8 +12,10 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
-use tracing::Instrument;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
+use super::access_log::AccessRecord;
 use super::body_memory::{BodyCharge, BodyMemory};
 use super::connection_limit::ConnectionPermit;
 use super::hijack::{EventStream, REQUEST_ID};
@@ -75,18 +77,19 @@ impl RequestContext {
             .admit(parts, peer)
             .map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
+            Span::current().record("principal", &*principal.id);
             if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
                 permit.authenticated();
             }
             if let Some(backlog) = parts.extensions.get::<Arc<ConnectionBacklog>>() {
                 backlog.authenticated();
             }
-            if let Some(charge) = parts.extensions.get::<Arc<BodyCharge>>() {
-                charge.set_principal(principal);
-            }
             self.rates
                 .check_request(principal)
                 .map_err(AdmitError::RateLimited)?;
+            if let Some(charge) = parts.extensions.get::<Arc<BodyCharge>>() {
+                charge.set_principal(principal);
+            }
         }
         if admission.preflight {
             return Ok(Some(preflight()));
@@ -107,7 +110,12 @@ pub(crate) async fn finish_response(
         RequestId(id.expect("a UUID is plain ASCII"))
     });
     // Every log line of the request has the same id as the problem document of the client.
-    let span = tracing::error_span!("request", id = id.as_str());
+    let span = tracing::error_span!(
+        "request",
+        request_id = id.as_str(),
+        principal = Empty,
+        session = Empty
+    );
     run_and_finish(&context, id, request, next)
         .instrument(span)
         .await
@@ -119,6 +127,7 @@ async fn run_and_finish(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let access = AccessRecord::begin(&request);
     let http1 = request.version() < Version::HTTP_2;
     // Error responses need the CORS headers too. Without them, a page sees a network error instead of the
     // problem.
@@ -144,6 +153,7 @@ async fn run_and_finish(
     let method = request.method().clone();
     let uri = request.uri().clone();
     let mut response = next.run(request).await;
+    access.write(&response, charge.has_principal());
     drop(charge);
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR
         || response.extensions().get::<InternalError>().is_some()

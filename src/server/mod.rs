@@ -7,12 +7,13 @@
 //! Read in this order:
 //! 1. `limits`, `listeners`, `accept`, `connection_limit`, `connection`: a connection and its limits. `frame_limiter`: floods of
 //!    HTTP/2 frames.
-//! 2. `middleware`: the admission of a request, its rate, and the headers of its response. `body_memory`: the memory of
-//!    bodies.
+//! 2. `middleware`: the admission of a request, its rate, and the headers of its response. `access_log`: the record of
+//!    a request. `body_memory`: the memory of bodies.
 //! 3. `connection_io`, `response_body`: the activity of a connection, and bounds on unread responses.
 //! 4. `hijack`: a response that streams events.
 
 mod accept;
+mod access_log;
 mod body_memory;
 mod connection;
 mod connection_io;

@@ -20,6 +20,7 @@ use super::connection_io::{RequestGuard, SendBacklog};
 
 use crate::server::limits::Limits;
 use base::shutdown::lock_or_abort;
+use base::telemetry::metrics;
 
 /// The largest part of a response that counts as progress: one HTTP/2 frame.
 const MAX_FRAME_BYTES: usize = 16 << 10;
@@ -59,7 +60,10 @@ pub(super) async fn run_until_stalled<T>(stream: impl Future<Output = T>, stall:
     tokio::select! {
         biased;
         _ = STALL_CLOCK.scope(progress.clone(), stream) => {}
-        () = progress.stalled(stall) => tracing::debug!("reset a stream because its peer does not read"),
+        () = progress.stalled(stall) => {
+            metrics().stream_evictions("stalled", 1);
+            tracing::debug!("reset a stream because its peer does not read");
+        }
     }
 }
 

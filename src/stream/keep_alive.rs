@@ -30,11 +30,11 @@ struct Inner {
     now: AtomicU64,
     /// Incremented when all streams must check whether they continue.
     signals: AtomicU32,
-    registry: Mutex<Registry>,
+    sleepers: Mutex<Sleepers>,
 }
 
 #[derive(Default)]
-struct Registry {
+struct Sleepers {
     is_running: bool,
     registered: u64,
     entries: Vec<Arc<Entry>>,
@@ -85,7 +85,7 @@ impl KeepAliveTicker {
             write_stall: ticks(limits.write_stall_timeout) + 1,
             now: AtomicU64::new(0),
             signals: AtomicU32::new(0),
-            registry: Mutex::default(),
+            sleepers: Mutex::default(),
         }))
     }
 
@@ -97,17 +97,17 @@ impl KeepAliveTicker {
             seen_signals: AtomicU32::new(seen_signals),
             waker: Mutex::default(),
         });
-        let mut registry = self.lock();
-        registry.entries.push(Arc::clone(&entry));
-        registry.registered += 1;
+        let mut sleepers = self.lock();
+        sleepers.entries.push(Arc::clone(&entry));
+        sleepers.registered += 1;
         // The stagger spreads streams that an event woke together over several ticks. It also allows for a
         // late tick.
-        let stagger = 1 + registry.registered % (self.0.keep_alive / 4).max(1);
-        if !std::mem::replace(&mut registry.is_running, true) {
+        let stagger = 1 + sleepers.registered % (self.0.keep_alive / 4).max(1);
+        if !std::mem::replace(&mut sleepers.is_running, true) {
             self.0.update_now();
             drop(self.0.shutdown.spawn_critical(self.clone().run()));
         }
-        drop(registry);
+        drop(sleepers);
         KeepAlive(Timer {
             ticker: self.clone(),
             entry,
@@ -115,8 +115,8 @@ impl KeepAliveTicker {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        lock_or_abort(self.0.registry.lock())
+    fn lock(&self) -> MutexGuard<'_, Sleepers> {
+        lock_or_abort(self.0.sleepers.lock())
     }
 
     async fn run(self) {
@@ -157,21 +157,21 @@ impl KeepAliveTicker {
     /// Wakes the due streams. Returns false if no stream is registered.
     fn tick(&self) -> bool {
         let now = self.0.update_now();
-        let mut registry = self.lock();
-        registry.entries.retain(|entry| {
+        let mut sleepers = self.lock();
+        sleepers.entries.retain(|entry| {
             let due = entry.due.load(Ordering::Acquire);
             if due <= now {
                 entry.wake();
             }
             due != REMOVED
         });
-        let used = registry.entries.len();
-        let capacity = registry.entries.capacity();
+        let used = sleepers.entries.len();
+        let capacity = sleepers.entries.capacity();
         if capacity > 64 && used < capacity / 4 {
-            registry.entries.shrink_to_fit();
+            sleepers.entries.shrink_to_fit();
         }
-        registry.is_running = used > 0;
-        registry.is_running
+        sleepers.is_running = used > 0;
+        sleepers.is_running
     }
 }
 

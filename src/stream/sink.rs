@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use tracing::Instrument;
 
 use super::chunk::ChunkWriter;
 use super::encoder::Encoder;
@@ -156,7 +157,8 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let chunks = Chunks::default();
-    let future = write(ChunkSender(Arc::clone(&chunks)));
+    // The span of the request is left before the body is written.
+    let future = write(ChunkSender(Arc::clone(&chunks))).in_current_span();
     FutureBody {
         chunks,
         future: Some(Box::pin(future)),

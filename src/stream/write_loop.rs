@@ -16,7 +16,8 @@ use super::feed::{Content, End, Feed, Piece, Reset};
 use super::keep_alive::KeepAlive;
 use super::sink::{Disconnected, Parked, StreamSink};
 use crate::auth::Admission;
-use base::telemetry::ErrorChain;
+use base::telemetry::metrics::Level;
+use base::telemetry::{ErrorChain, metrics};
 use base::types::{
     Ids, KeyedCounts, KeyedGuard, LimitExceeded, Principal, PrincipalKey, PrincipalLimit,
     PrincipalLimits, Timestamp,
@@ -229,6 +230,7 @@ impl Stream {
         }
         let ended = !self.admission.is_key_valid();
         if ended {
+            metrics().stream_evictions("key_ended", 1);
             self.send_problem(&Problem::key_ended(), sink);
         }
         ended
@@ -268,7 +270,11 @@ impl Stream {
             }
             waited = true;
             self.keep_alive.register_waker(context);
-            if self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted() {
+            if self.keep_alive.is_due() {
+                metrics().stream_evictions("stalled", 1);
+                return Poll::Ready(Err(Disconnected));
+            }
+            if self.keep_alive.shutdown().is_aborted() {
                 return Poll::Ready(Err(Disconnected));
             }
             Poll::Pending
@@ -331,7 +337,7 @@ impl Stream {
 
     fn log_failure(&self, error: &ReadError) {
         let id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
-        let _span = id.map(|id| tracing::error_span!("request", id).entered());
+        let _span = id.map(|request_id| tracing::error_span!("request", request_id).entered());
         tracing::error!(error = %ErrorChain(error), "a request failed with an internal error");
     }
 
@@ -360,9 +366,9 @@ async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
 ) -> Wakeup<F::Output> {
     poll_fn(|context| {
         // A source that is always ready must yield to other tasks now and then.
-        let turn = ready!(poll_proceed(context));
+        let coop = ready!(poll_proceed(context));
         if let Poll::Ready(change) = Pin::new(&mut change).poll(context) {
-            turn.made_progress();
+            coop.made_progress();
             return Poll::Ready(Wakeup::Source(change));
         }
         keep_alive.register_waker(context);
@@ -383,7 +389,11 @@ pub(crate) struct Streams {
     open: KeyedCounts<PrincipalKey>,
 }
 
-pub(crate) type StreamGuard = KeyedGuard<PrincipalKey>;
+#[derive(Debug)]
+pub(crate) struct StreamGuard {
+    _permit: KeyedGuard<PrincipalKey>,
+    _level: Level,
+}
 
 impl Streams {
     pub(crate) fn new(limits: PrincipalLimits) -> Self {
@@ -393,11 +403,19 @@ impl Streams {
         }
     }
 
-    pub(crate) fn acquire(&self, principal: &Principal) -> Result<StreamGuard, LimitExceeded> {
+    /// `kind` is the label of the stream in the metrics.
+    pub(crate) fn acquire(
+        &self,
+        principal: &Principal,
+        kind: &'static str,
+    ) -> Result<StreamGuard, LimitExceeded> {
         let limits = self.limits.effective(principal);
         let max = limits.max(PrincipalLimit::Streams);
-        let guard = self.open.acquire(principal.key(), max);
-        guard.ok_or_else(|| limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER))
+        let permit = self.open.acquire(principal.key(), max);
+        Ok(StreamGuard {
+            _permit: permit.ok_or_else(|| limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER))?,
+            _level: metrics().streams(kind),
+        })
     }
 }
 
@@ -439,12 +457,12 @@ mod open_streams_tests {
             max_streams: 2,
             ..PrincipalDefaults::default()
         }));
-        let first = streams.acquire(&principal("a")).unwrap();
-        let _second = streams.acquire(&principal("a")).unwrap();
-        assert!(streams.acquire(&principal("a")).is_err());
-        assert!(streams.acquire(&principal("b")).is_ok());
+        let first = streams.acquire(&principal("a"), "events").unwrap();
+        let _second = streams.acquire(&principal("a"), "events").unwrap();
+        assert!(streams.acquire(&principal("a"), "events").is_err());
+        assert!(streams.acquire(&principal("b"), "events").is_ok());
         drop(first);
-        assert!(streams.acquire(&principal("a")).is_ok());
+        assert!(streams.acquire(&principal("a"), "events").is_ok());
         assert_eq!(streams.open.count(&principal("a").key()), 1);
     }
 }

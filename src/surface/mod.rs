@@ -27,17 +27,18 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 
-pub use self::http::{Gateway, GatewayParts};
+pub use self::http::{AppParts, AppState};
+pub(crate) use self::rest::local_metrics;
 use crate::server;
 
 /// The router of all surfaces. Build it once: its clones share the table.
-pub fn router(gateway: Gateway) -> Router {
-    let requests = Arc::clone(&gateway.requests);
-    rest::with_layers(rest::routes().merge(page::routes()), &gateway)
-        .merge(acp::router(&gateway))
-        .merge(ag_ui::router(&gateway))
-        .merge(ai_sdk::router(&gateway))
-        .merge(openai::router(&gateway))
+pub fn router(app: AppState) -> Router {
+    let requests = Arc::clone(&app.requests);
+    rest::with_layers(rest::routes().merge(page::routes()), &app)
+        .merge(acp::router(&app))
+        .merge(ag_ui::router(&app))
+        .merge(ai_sdk::router(&app))
+        .merge(openai::router(&app))
         .layer(from_fn_with_state(requests, server::finish_response))
-        .with_state(gateway)
+        .with_state(app)
 }

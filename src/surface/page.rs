@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, header};
 use rust_embed::EmbeddedFile;
 
 use crate::surface::http::{
-    ApiError, Gateway, Result, accepts_encoding, embedded, etag, revalidated,
+    ApiError, AppState, Result, accepts_encoding, embedded, etag, revalidated,
 };
 
 // `Files`: the page, from the build script.
@@ -29,7 +29,7 @@ const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; worker-src 'self'
 /// and open no connections.
 const ASSET_CSP: &str = "default-src 'none'; script-src 'self'; frame-ancestors 'none'";
 
-pub(super) fn routes() -> Router<Gateway> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/", get(index))
         .route("/assets/{*file}", get(asset))
@@ -38,11 +38,11 @@ pub(super) fn routes() -> Router<Gateway> {
         .route("/notices.js", get(notices))
 }
 
-async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Response> {
+async fn index(State(app): State<AppState>, headers: HeaderMap) -> Result<Response> {
     let page = File::find("index.html", &headers)?;
     let etag = page.etag();
     let response = vary(revalidated(&headers, &etag, || page.response()));
-    let ancestors = &gateway.policy.options.frame_ancestors;
+    let ancestors = &app.policy.options.frame_ancestors;
     let ancestors = if ancestors.is_empty() {
         "'none'".to_owned()
     } else {

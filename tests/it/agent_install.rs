@@ -4,13 +4,17 @@ mod npm;
 mod packages;
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::support::gateway::{binary, command};
+use crate::support::terminal::terminal;
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup, eventually};
 use packages::{binary_archive, executable, sha256, wheel};
@@ -19,30 +23,36 @@ use packages::{binary_archive, executable, sha256, wheel};
 struct Ran {
     ok: bool,
     text: String,
+    /// The output on stdout, if it is JSON.
+    document: Value,
+}
+
+fn agent_command(gateway: &Gateway, arguments: &[&str]) -> std::process::Command {
+    let mut command = command(binary().to_str().expect("UTF-8"));
+    command
+        .arg("agent")
+        .args(arguments)
+        .arg("--config")
+        .arg(gateway.path("config.toml"))
+        .arg("--data")
+        .arg(gateway.path("data"))
+        // Tests may run as root.
+        .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true")
+        .env("HOME", gateway.path(""))
+        .env("ACP_GATEWAY_LOG", "warn");
+    command
 }
 
 /// Runs `acp-gateway agent` with the configuration of the gateway.
 fn agent(gateway: &Gateway, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
-    let mut command = crate::support::gateway::command(
-        crate::support::gateway::binary().to_str().expect("UTF-8"),
-    );
-    command.arg("agent").args(arguments);
-    command
-        .arg("--config")
-        .arg(gateway.path("config.toml"))
-        .arg("--data")
-        .arg(gateway.path("data"));
-    // Tests may run as root.
-    command.env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true");
-    command
-        .env("HOME", gateway.path(""))
-        .env("ACP_GATEWAY_LOG", "warn")
-        .envs(variables.iter().copied());
     let Output {
         status,
         stdout,
         stderr,
-    } = command.output().expect("it runs");
+    } = agent_command(gateway, arguments)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("it runs");
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&stdout),
@@ -51,6 +61,7 @@ fn agent(gateway: &Gateway, arguments: &[&str], variables: &[(&str, &str)]) -> R
     Ran {
         ok: status.success(),
         text,
+        document: serde_json::from_slice(&stdout).unwrap_or_default(),
     }
 }
 
@@ -385,4 +396,170 @@ async fn archive_that_leaves_its_folder_is_rejected() {
     assert!(
         !Path::new(&gateway.path("data/agents/evil")).exists() && !is_installed(&gateway, "hello")
     );
+}
+
+#[tokio::test]
+async fn agent_commands_print_one_json_document() {
+    let gateway = gateway();
+    let archive = binary_archive(&gateway.path("hello.tar.gz"), &executable());
+    let hash = sha256(&archive);
+    let file = registry(&gateway, &[binary_entry("1.0.0", "hello.tar.gz", None)]);
+    let from = ["--registry", &file, "--json"];
+    let run = |arguments: &[&str]| {
+        let ran = agent(&gateway, arguments, &[]);
+        assert!(ran.ok, "{}", ran.text);
+        ran.document
+    };
+    let found = run(&[&["search", "hello"], &from[..]].concat());
+    let entry = json!({
+        "id": "hello", "name": "Hello", "version": "1.0.0", "description": "Says hello", "kinds": ["binary"],
+    });
+    assert_eq!(found, json!({ "agents": [entry] }));
+    assert_eq!(run(&["list", "--json"]), json!({ "agents": [] }));
+
+    let added = run(&[&["add", "hello"], &from[..]].concat());
+    let folder = gateway.path("data/agents/hello/1.0.0");
+    let expected = |version: &str, previous: Value, added: &Value| {
+        json!({
+            "result": "installed", "id": "hello", "version": version, "kind": "binary", "sha256": hash, "name": "hello",
+            "installedAt": added["installedAt"], "folder": folder.with_file_name(version), "agent": "hello 1.0.0",
+            "signIn": [], "keyVariables": [], "configFile": gateway.path("config.toml"), "previousVersion": previous,
+        })
+    };
+    assert_eq!(added, expected("1.0.0", Value::Null, &added));
+    let listed = run(&["list", "--json"]);
+    let agents = listed["agents"].as_array().expect("agents");
+    assert_eq!(agents.len(), 1, "{listed}");
+    assert_eq!(agents[0]["folder"], added["folder"]);
+    assert_eq!(agents[0]["installedAt"], added["installedAt"]);
+
+    let same = run(&[&["update", "hello"], &from[..]].concat());
+    let unchanged = json!({ "result": "unchanged", "id": "hello", "version": "1.0.0" });
+    assert_eq!(same, unchanged);
+    registry(&gateway, &[binary_entry("1.1.0", "hello.tar.gz", None)]);
+    let updated = run(&[&["update", "hello"], &from[..]].concat());
+    assert_eq!(updated, expected("1.1.0", json!("1.0.0"), &updated));
+    let removed = run(&["remove", "hello", "--json"]);
+    let versions: Vec<&Value> = removed["removed"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|agent| &agent["version"])
+        .collect();
+    assert_eq!(versions, ["1.0.0", "1.1.0"]);
+    assert_eq!(removed["removed"][0]["entryRemoved"], true, "{removed}");
+    let failed = agent(&gateway, &["remove", "hello", "--json"], &[]);
+    assert!(!failed.ok && failed.document.is_null(), "{}", failed.text);
+}
+
+/// Answers one request with this file. Returns its URL.
+fn serve_once(file: &Path) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let content = fs::read(file).expect("a file");
+    let serve = move || {
+        let (mut stream, _) = listener.accept().expect("a request");
+        let mut request = [0; 4096];
+        let read = stream.read(&mut request).expect("a request");
+        assert!(request[..read].starts_with(b"GET /hello.tar.gz"));
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            content.len()
+        );
+        stream.write_all(head.as_bytes()).expect("the client reads");
+        stream.write_all(&content).expect("the client reads");
+    };
+    std::thread::Builder::new().spawn(serve).expect("a thread");
+    format!("http://{address}/hello.tar.gz?token=1")
+}
+
+#[tokio::test]
+async fn installation_shows_its_steps_on_a_terminal_and_as_lines() {
+    let gateway = gateway();
+    let archive = binary_archive(&gateway.path("hello.tar.gz"), &executable());
+    let register = || {
+        let entry = binary_entry("1.0.0", &serve_once(&archive), None);
+        registry(&gateway, &[entry])
+    };
+    let steps = [
+        "reading the registry",
+        "downloading hello.tar.gz",
+        "unpacking",
+        "starting the agent",
+    ];
+    let arguments = ["add", "hello", "--registry", &register()];
+    let added = agent_command(&gateway, &arguments)
+        .output()
+        .expect("it runs");
+    let lines = String::from_utf8(added.stderr).expect("UTF-8");
+    assert_eq!(lines, steps.join("\n") + "\n");
+    assert!(agent(&gateway, &["remove", "hello"], &[]).ok);
+
+    let (ours, theirs) = terminal();
+    let mut add = agent_command(&gateway, &["add", "hello", "--registry", &register()]);
+    add.stderr(Stdio::from(theirs));
+    let added = add.output().expect("it runs");
+    assert!(added.status.success(), "{added:?}");
+    // The last descriptor of the other side.
+    drop(add);
+    let mut shown = Vec::new();
+    // The read fails after all bytes, because the other side is closed.
+    let _ = fs::File::from(ours).read_to_end(&mut shown);
+    let shown = String::from_utf8(shown).expect("UTF-8");
+    let mut rest = &*shown;
+    for step in steps {
+        let (_, after) = rest
+            .split_once(&format!("\r{step}"))
+            .unwrap_or_else(|| panic!("{step}: {shown:?}"));
+        rest = after;
+    }
+    assert!(
+        shown.contains("\rdownloading hello.tar.gz: 0 KiB") && shown.contains(" KiB of "),
+        "{shown:?}"
+    );
+    assert!(
+        shown.ends_with('\n') && !shown.contains("token"),
+        "{shown:?}"
+    );
+    // Each line fits into 80 columns, so that the next one replaces it.
+    let longest = shown.split(['\r', '\n']).map(str::len).max();
+    assert_eq!(longest, Some(79), "{shown:?}");
+}
+
+#[test]
+fn without_a_configuration_file_the_entry_is_written_into_that_of_the_user() {
+    // The tests do not read a file of the machine.
+    if Path::new("/etc/acp-gateway/acp-gateway.toml").exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let home = folder.path().join("home");
+    fs::create_dir(&home).expect("the folder is ours");
+    fs::write(folder.path().join("hello"), executable()).expect("the folder is ours");
+    let target = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+    let binary_of_target = json!({ "binary": { target: { "archive": "hello", "cmd": "hello" } } });
+    let text =
+        json!({ "version": "1.0.0", "agents": [entry("hello", "1.0.0", &binary_of_target)] });
+    fs::write(folder.path().join("registry.json"), text.to_string()).expect("the folder is ours");
+    let run = |arguments: &[&str]| {
+        let output = command(binary().to_str().expect("UTF-8"))
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", &home)
+            // Tests may run as root.
+            .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true")
+            .current_dir(folder.path())
+            .arg("agent")
+            .args(arguments)
+            .output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+    };
+    run(&["add", "hello", "--registry", "registry.json"]);
+    let file = home.join(".config/acp-gateway/acp-gateway.toml");
+    let text = fs::read_to_string(&file).expect("a file");
+    assert!(text.contains("[agents.hello]"), "{text}");
+    run(&["remove", "hello"]);
+    let text = fs::read_to_string(&file).expect("a file");
+    assert!(!text.contains("hello"), "{text}");
 }

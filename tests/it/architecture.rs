@@ -258,7 +258,7 @@ fn steps_out_of_order_are_found() {
 
 /// Test modules that call the library. All others use a running gateway only, for example the tests of prompts and streams.
 /// They do not depend on the names in `src/`.
-const USE_THE_LIBRARY: [&str; 24] = [
+const USE_THE_LIBRARY: [&str; 25] = [
     "agents",
     "architecture",
     "config",
@@ -272,6 +272,7 @@ const USE_THE_LIBRARY: [&str; 24] = [
     "guides",
     "keys",
     "log",
+    "metrics",
     "models",
     "openapi",
     "panics",

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::early::run_early_client;
 use self::editor::{Editor, attach, initialize};
-use crate::support::gateway::KEY;
+use crate::support::gateway::{KEY, NO_CONFIG_FILE};
 use crate::support::places::gateway_program;
 use crate::support::proxy::Proxy;
 use crate::support::{Gateway, Setup, figure};
@@ -363,6 +363,7 @@ fn attach_command(name: &str, data: &std::path::Path) -> std::process::Command {
     let mut command = crate::support::gateway::command(gateway_program());
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", data)
         .env("HOME", data)
         .arg(name)

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
+mod config_file;
+mod json;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -13,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::support::gateway::NO_CONFIG_FILE;
 use crate::support::places::gateway_program;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,6 +27,7 @@ fn command(data: &Path) -> Command {
     let mut command = Command::new(gateway_program());
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", data)
         .stdin(Stdio::null());
     command
@@ -196,7 +201,7 @@ fn help_and_errors_have_every_scope() {
     let create = run(data.path(), &["key", "create", "--help"]);
     let update = run(data.path(), &["key", "update", "--help"]);
     for scope in [
-        "read", "prompt", "approve", "files", "mcp", "fleet", "admin",
+        "read", "prompt", "approve", "files", "mcp", "fleet", "metrics", "admin",
     ] {
         for text in [stderr(&wrong), stdout(&create), stdout(&update)] {
             assert!(text.contains(scope), "{scope}: {text}");
@@ -387,10 +392,58 @@ fn port_in_use_is_reported() {
     let output = run(data.path(), &["--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).starts_with(&format!("acp-gateway: could not bind {address}: ")),
+        stderr(&output).starts_with(&format!(
+            "acp-gateway: could not bind {address} (--listen ADDR sets another address): "
+        )),
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn data_folder_that_cannot_be_written_is_reported_with_the_option() {
+    use std::os::unix::process::CommandExt as _;
+    let folder = folder();
+    let program = folder.path().join("acp-gateway");
+    copy_to(&program);
+    let home = folder.path().join("home");
+    fs::create_dir(&home).unwrap();
+    for path in [&*program, folder.path(), &home] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    let default = home.join(".local/share/acp-gateway");
+    let data = home.join("data");
+    let data_option = ["serve", "--data", data.to_str().unwrap()];
+    for (args, path) in [
+        (&["serve"][..], &default),
+        (&["key", "create", "alice"], &default),
+        (&data_option, &data),
+    ] {
+        #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
+        let mut command = Command::new(&program);
+        command
+            .args(args)
+            .env_clear()
+            .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
+            .env("HOME", &home)
+            .current_dir(&home)
+            .stdin(Stdio::null());
+        // Root can write everywhere.
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        let expected = format!(
+            "acp-gateway: could not create the folder {} (--data DIR sets another data folder): Permission denied",
+            path.display()
+        );
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let last = stderr(&output).lines().last().unwrap_or_default();
+        assert!(last.starts_with(&expected), "{args:?}: {last}");
+    }
+    for path in [folder.path(), &home] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
 }
 
 #[test]
@@ -543,6 +596,43 @@ fn completions_and_help_list_every_subcommand() {
     }
     let help = run(data.path(), &["--help"]);
     assert!(!stdout(&help).contains("supervisor"), "{}", stdout(&help));
+    for option in [
+        "--config",
+        "--data",
+        "--listen",
+        "--workspace",
+        "--insecure-http",
+        "--print-link",
+    ] {
+        assert!(
+            stdout(&help).contains(option),
+            "{option}: {}",
+            stdout(&help)
+        );
+        for command in [
+            &["key", "create"][..],
+            &["agent", "add"],
+            &["check"],
+            &["attach", "sign-in"],
+        ] {
+            let help = run(data.path(), &[command, &["--help"]].concat());
+            let text = stdout(&help);
+            assert!(
+                !text.contains(&format!("  {option}")),
+                "{command:?}: {text}"
+            );
+            assert!(
+                text.contains("`acp-gateway --help` lists"),
+                "{command:?}: {text}"
+            );
+        }
+    }
+    let own = run(data.path(), &["key", "create", "--help"]);
+    assert!(
+        stdout(&own).contains("--scopes") && stdout(&own).contains("--json"),
+        "{}",
+        stdout(&own)
+    );
 }
 
 #[test]
@@ -601,6 +691,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
         command
             .args(args)
             .env_clear()
+            .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
             .env("ACP_GATEWAY_DATA", data.path())
             .stdin(Stdio::piped());
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -645,6 +736,7 @@ fn gateway_continues_after_its_executable_was_replaced() {
         .args(["--listen", "127.0.0.1:0", "--config"])
         .arg(&config)
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .stdin(Stdio::null());
     // Tests may run as root.
     serve.env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true");

@@ -105,3 +105,45 @@ async fn short_json_files_streams_and_answers_to_post_are_not_compressed() {
     let text = created.text().await.expect("a body");
     assert!(text.len() > 1024, "{text}");
 }
+
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let read = flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain);
+    read.expect("gzip");
+    plain
+}
+
+#[tokio::test]
+async fn documentation_has_the_encoding_that_the_client_accepts() {
+    let gateway = Setup::fake(&[]).start();
+    for path in [
+        "/docs/",
+        "/docs/api",
+        "/docs/swagger-ui.css",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/problems",
+        "/docs/guides/first-session.md",
+        "/docs/reference/api.md",
+    ] {
+        let plain = get(&gateway, path, &[]).await;
+        assert_eq!(plain.status(), StatusCode::OK, "{path}");
+        assert!(
+            header(&plain, "content-encoding").is_none() && varies(&plain),
+            "{path}"
+        );
+        let kind = header(&plain, "content-type").map(str::to_owned);
+        let plain = plain.bytes().await.expect("a body");
+        let refused = get(&gateway, path, &[("accept-encoding", "gzip;q=0, br")]).await;
+        assert!(header(&refused, "content-encoding").is_none(), "{path}");
+        assert!(refused.bytes().await.expect("a body") == plain, "{path}");
+        let packed = get(&gateway, path, &[("accept-encoding", "gzip")]).await;
+        assert_eq!(header(&packed, "content-encoding"), Some("gzip"), "{path}");
+        assert!(varies(&packed), "{path}");
+        assert_eq!(header(&packed, "content-type"), kind.as_deref(), "{path}");
+        let packed = packed.bytes().await.expect("a body");
+        assert!(
+            packed.len() < plain.len() && unpacked(&packed) == plain,
+            "{path}"
+        );
+    }
+}

@@ -188,7 +188,7 @@ fn the_whole_file_of_the_documentation_is_read() {
     );
 
     // Neither `check` nor debug output contains a secret.
-    let shown = config::show(&config, Shown::Set);
+    let shown = config::show(&config, Shown::Set).to_string();
     for text in [&shown, &format!("{config:?}")] {
         assert!(
             !text.contains("sk-from") && !text.contains("t0ken"),
@@ -201,11 +201,12 @@ fn the_whole_file_of_the_documentation_is_read() {
     let again = load(&shown, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     let without_origins = |text: &str| {
         text.lines()
+            .skip_while(|line| line.starts_with("# Configuration file: "))
             .map(|line| line.split("  # ").next().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        without_origins(&config::show(&again, Shown::Set)),
+        without_origins(&config::show(&again, Shown::Set).to_string()),
         without_origins(&shown)
     );
 }
@@ -238,6 +239,7 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
         "[workspaces]\nallow = [\"/does/not/exist\"]",
         "agents = 1",
         "[telemetry]\nlog_filter = 1.5",
+        "[telemetry]\nmetrics_listen = \"0.0.0.0:9464\"",
     ]), @r#"
     gateway.toml:2: unknown key `server.lisen`; did you mean `listen`?
     gateway.toml:4: unknown key `server.max_body_byte`; did you mean `max_body_bytes`?
@@ -264,6 +266,7 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
     gateway.toml:2: `workspaces.allow[0]`: /does/not/exist is not a directory
     gateway.toml:1: `agents` must be a table, not a number
     gateway.toml:2: `telemetry.log_filter` must be a string, not a fraction
+    gateway.toml:2: `telemetry.metrics_listen`: must be a loopback address, because this listener needs no key: from other machines, scrape /metrics of server.listen with a key that has the scope `metrics`
     "#);
 }
 
@@ -482,7 +485,7 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     assert_eq!(a.env["Mixed__Case"].expose(), "kept as it is");
     assert_eq!(config.agents[&"b".parse().unwrap()].home, Home::User);
     assert_eq!(config.allowed_origins, ["https://app.example"]);
-    let shown = config::show(&config, Shown::Set);
+    let shown = config::show(&config, Shown::Set).to_string();
     assert!(!shown.contains("kept as it is"), "{shown}");
     assert!(
         shown.contains("max_streams = 2  # ACP_GATEWAY__LIMITS__PER_KEY__MAX_STREAMS\n"),
@@ -497,7 +500,8 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     let config = load_with(file, &variables, flags).unwrap();
     assert_eq!(config.listen.address.to_string(), "127.0.0.1:3");
     assert_eq!(config.data.path(), Path::new("/elsewhere"));
-    assert!(config::show(&config, Shown::Set).contains("data_dir = \"/elsewhere\"  # --data\n"));
+    let shown = config::show(&config, Shown::Set).to_string();
+    assert!(shown.contains("data_dir = \"/elsewhere\"  # --data\n"));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use acp_gateway::surface::rest;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 
-use crate::support::{Events, Setup};
+use crate::support::wait::LONGEST;
+use crate::support::{Events, Gateway, Setup, eventually};
 
 const PAGE: &str = "https://app.example";
 
@@ -100,6 +101,63 @@ async fn a_page_that_is_listed_may_read_refusals_too() {
         readable_by(&request("/v1").send().await.expect("an answer")),
         None
     );
+}
+
+/// The records of the log about rejected origins.
+fn rejections(gateway: &Gateway) -> Vec<Value> {
+    let log = gateway.log();
+    let records = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("each line is JSON"));
+    let is_rejection = |record: &Value| {
+        let message = record["message"].as_str().unwrap_or_default();
+        message.contains("auth.allowed_origins")
+    };
+    records.filter(is_rejection).collect()
+}
+
+#[tokio::test]
+async fn rejected_origin_is_logged_with_the_key_that_permits_it() {
+    let gateway = Setup::fake(&[])
+        .settings("auth.allowed_origins = [\"https://app.example\"]")
+        .start();
+    let url = format!("{}/v1", gateway.url);
+    let preflight = || {
+        let request = gateway.http.request(Method::OPTIONS, &url);
+        request.header("access-control-request-method", "GET")
+    };
+    // These are not rejected for their origin.
+    for admitted in [preflight().header("origin", PAGE), gateway.http.get(&url)] {
+        admitted.send().await.expect("an answer");
+    }
+    let long = format!("https://{}.example", "a".repeat(5000));
+    for origin in ["https://other.example", "null", &long] {
+        let response = from(origin, preflight()).await;
+        assert_eq!(response.status(), 403);
+    }
+    let records = rejections(&gateway);
+    let origins: Vec<&str> = records
+        .iter()
+        .map(|record| record["origin"].as_str().expect("an origin"))
+        .collect();
+    assert_eq!(origins, ["https://other.example", "null", &long[..200]]);
+    for record in &records {
+        assert_eq!(record["level"], "WARN", "{record}");
+        assert_eq!(record["suppressed"], 0, "{record}");
+    }
+    // The bound is for all clients and origins. Later, one line has the number of the others.
+    for number in 0..100 {
+        from(&format!("https://{number}.example"), preflight()).await;
+    }
+    let burst = rejections(&gateway).len();
+    assert!((20..60).contains(&burst), "{burst}");
+    eventually("a line with the number of the others", LONGEST, || async {
+        from("https://last.example", preflight()).await;
+        let records = rejections(&gateway);
+        let suppressed = |record: &&Value| record["suppressed"].as_u64() > Some(0);
+        records.iter().find(suppressed).map(|_| ())
+    })
+    .await;
 }
 
 /// The names in a header that lists header names.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use base::telemetry::metrics::{INSTRUMENTS, Kind};
 use events::api::ProblemCode;
 
 use crate::support::generated::compare_section;
@@ -31,6 +32,27 @@ fn problem_codes_of_the_reference_are_generated() {
         table += &format!("| `{name}` | {status} | {retryable} | {meaning} |\n");
     }
     compare_section("docs/reference/problems.md", &table);
+}
+
+/// `UPDATE=1 cargo test --test it docs::metrics` writes the tables again.
+#[test]
+fn metrics_of_the_reference_are_generated() {
+    let mut tables = String::new();
+    for (kind, title) in [
+        (Kind::Counter, "Counters"),
+        (Kind::Histogram, "Histograms"),
+        (Kind::Gauge, "Gauges"),
+    ] {
+        tables += &format!("\n### {title}\n\n| name | labels | meaning |\n|---|---|---|\n");
+        for instrument in INSTRUMENTS.iter().filter(|row| row.kind == kind) {
+            let labels = instrument.labels.iter();
+            let labels = labels.map(|label| format!("`{}`", label.replace('.', "_")));
+            let labels = labels.collect::<Vec<_>>().join(", ");
+            let name = instrument.exported_name();
+            tables += &format!("| `{name}` | {labels} | {} |\n", instrument.meaning);
+        }
+    }
+    compare_section("docs/reference/metrics.md", &format!("{tables}\n"));
 }
 
 /// The members that every event has. A section of the reference describes them together.
@@ -319,4 +341,25 @@ fn tests_that_the_script_selects_exist() {
     for test in named {
         assert!(own.contains(test), "scripts/test names {test}");
     }
+}
+
+#[test]
+fn each_alert_has_an_entry_in_the_runbook() {
+    let alerts = read("deploy/prometheus/alerts.yaml");
+    let alerts: Vec<&str> = alerts
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(alerts.len() > 10, "{alerts:?}");
+    let operations = read("docs/operations.md");
+    let entries: Vec<&str> = operations
+        .lines()
+        .skip_while(|line| !line.starts_with("| alert |"))
+        .skip(2)
+        .map_while(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    assert_eq!(
+        entries, alerts,
+        "left: docs/operations.md, right: the alerts"
+    );
 }

@@ -9,6 +9,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::support::{Gateway, Setup, figure};
+use crate::support::gateway::NO_CONFIG_FILE;
 use crate::support::places::{gateway_program, project};
 
 /// The maximum wait for the next line. An EventSource reconnects after one second.
@@ -279,6 +280,7 @@ fn create_key(gateway: &Gateway, args: &[&str]) -> (bool, String) {
         .args(args)
         .arg("--data")
         .arg(gateway.path("data"))
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .output()
         .expect("the binary was built");
     (

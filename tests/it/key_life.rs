@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::calls::Answer;
-use crate::support::gateway::{KEY, KEY_RELOAD_INTERVAL, command};
+use crate::support::gateway::{KEY, KEY_RELOAD_INTERVAL, NO_CONFIG_FILE, command};
 use crate::support::places::gateway_program;
 use crate::support::{Events, Gateway, Setup, chat_turns, eventually, figure};
 
@@ -24,6 +24,7 @@ pub(crate) fn key_command(gateway: &Gateway, args: &[&str]) -> String {
     let mut command = command(gateway_program());
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", gateway.path("data"))
         .env(KEY_RELOAD_INTERVAL.0, KEY_RELOAD_INTERVAL.1)
         .arg("key")

@@ -12,7 +12,7 @@ use rustix::fs::{Gid, Uid, chown};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use crate::support::gateway::command;
+use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::gateway_program;
 use crate::support::{Setup, eventually};
 
@@ -29,6 +29,7 @@ fn on(data: &Path, program: &str) -> Command {
     let mut command = command(program);
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command
         .env("ACP_GATEWAY_DATA", data)

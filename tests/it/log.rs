@@ -6,7 +6,7 @@ use std::process::Output;
 use rusqlite::Connection;
 
 use crate::support::Gateway;
-use crate::support::gateway::command;
+use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::gateway_program;
 
 mod backup;
@@ -60,6 +60,7 @@ fn run(gateway: &Gateway, args: &[&str]) -> Output {
     let mut command = command(gateway_program());
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", gateway.path("data"))
         .args(args);
     command.output().expect("the binary was built")

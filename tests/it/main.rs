@@ -1,5 +1,6 @@
 //! One test binary that drives the real server over real sockets. Files mirror the API.
 
+mod access_log;
 mod acp;
 mod agent_install;
 mod agent_requests;
@@ -41,7 +42,9 @@ mod limits;
 mod lists;
 mod link;
 mod log;
+mod metrics;
 mod models;
+mod monitoring;
 mod network;
 mod open_files;
 mod openapi;

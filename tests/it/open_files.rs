@@ -37,7 +37,7 @@ async fn pid(gateway: &Gateway) -> String {
 }
 
 #[tokio::test]
-async fn the_gateway_raises_its_limit_and_its_agents_get_the_former_one() {
+async fn the_gateway_raises_its_limit_and_its_agents_get_the_previous_one() {
     let gateway = under("ulimit -Sn 300; ulimit -Hn 2000", Setup::fake(&[]));
     let few = "300".to_owned();
     let many = "2000".to_owned();

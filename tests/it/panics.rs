@@ -88,7 +88,7 @@ fn panic_that_aborts_the_process_is_logged_before_the_abort() {
 #[test]
 #[ignore = "replaces the panic hook; panic_is_logged_as_a_record_without_control_characters runs it"]
 fn alone_a_thread_panics_with_hostile_text() {
-    base::telemetry::init(None).expect("nothing else logs");
+    base::telemetry::init(None, false).expect("nothing else logs");
     let panics = || panic!("on purpose\n{{\"level\":\"INFO\"}}\u{1b}[2J\u{202e}");
     assert!(
         Shutdown::spawn_thread("hostile", panics)
@@ -101,7 +101,7 @@ fn alone_a_thread_panics_with_hostile_text() {
 #[tokio::test]
 #[ignore = "aborts its process; panic_that_aborts_the_process_is_logged_before_the_abort runs it"]
 async fn alone_a_logged_task_panics_on_which_others_rely() {
-    base::telemetry::init(None).expect("nothing else logs");
+    base::telemetry::init(None, false).expect("nothing else logs");
     drop(Shutdown::new().spawn(async { panic!("on purpose") }).await);
 }
 

@@ -216,7 +216,7 @@ async fn invalid_reload_changes_nothing_and_names_keys_that_need_a_restart() {
 }
 
 #[tokio::test]
-async fn the_operators_key_changes_and_streams_of_the_former_end() {
+async fn the_operators_key_changes_and_streams_of_the_previous_end() {
     const OTHER: &str = "another_key_that_is_long_enough_for_an_admin";
     let first = agent("fake", "");
     let gateway = start(Setup::default().table(&first));

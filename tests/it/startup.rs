@@ -22,6 +22,8 @@ fn without_a_terminal_the_start_is_one_record_of_the_log() {
         panic!("{records:?}")
     };
     let data = gateway.path("data");
+    let config = gateway.path("config.toml");
+    assert_eq!(started["config"], config.to_str().expect("UTF-8"));
     assert_eq!(started["data"], data.to_str().expect("UTF-8"));
     assert_eq!(started["agents"], "fake");
     let workspaces = format!("{}, {}", data.join("workspaces").display(), more.display());

@@ -13,6 +13,7 @@ mod damage;
 mod disk;
 mod failing;
 mod full;
+mod migration;
 mod script;
 mod slow;
 mod states;

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Span;
 
 pub trait Task: Future<Output: Send + 'static> + Send + 'static {}
 
@@ -95,12 +96,13 @@ impl Shutdown {
         self.other_tasks.spawn_on(task, runtime)
     }
 
-    /// Runs blocking work on tokio's blocking thread pool. The handle returns a panic as an error.
+    /// Runs blocking work on tokio's blocking thread pool, in the span of the caller. The handle returns a panic as an error.
     pub fn spawn_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        self.other_tasks.spawn_blocking(work)
+        let span = Span::current();
+        self.other_tasks.spawn_blocking(move || span.in_scope(work))
     }
 
     /// Starts a named thread for blocking work that lasts as long as the gateway.

@@ -47,7 +47,7 @@ pub use control_groups::{ControlGroups, sweep_groups};
 pub use exit::{Exit, StopReason};
 pub use isolation::{
     AgentUsers, FolderGrants, IsolationPolicy, PACKAGE_FILE, Sandbox, UserError, UserRange,
-    UserRangeError, UsersError,
+    UserRangeError, UsersError, default_users,
 };
 pub use limits::{Limits, STDIN_STALL_TIMEOUT};
 pub use mask::masked;

@@ -191,10 +191,8 @@ impl Reaper {
                 self.signal(Signal::CONT);
             }
             StopStep::KillingSupervisor => {
-                tracing::warn!(
-                    pid = self.pid.as_raw_pid(),
-                    "killing a supervisor that did not end in time"
-                );
+                let supervisor = self.pid.as_raw_pid();
+                tracing::warn!(supervisor, "killing a supervisor that did not end in time");
                 self.signal(Signal::KILL);
             }
         }
@@ -219,7 +217,8 @@ impl Reaper {
             return;
         }
         if let Err(error) = kill_process(self.pid, signal) {
-            tracing::warn!(pid = self.pid.as_raw_pid(), ?signal, %error, "could not signal a supervisor");
+            let supervisor = self.pid.as_raw_pid();
+            tracing::warn!(supervisor, ?signal, %error, "could not signal a supervisor");
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
 
 use super::child::Child;
 use super::control_groups::{ChildGroup, ControlGroups};
@@ -349,7 +350,7 @@ impl Spawner {
             shutdown: self.shutdown.clone(),
             limits: Arc::clone(&self.limits),
         };
-        self.shutdown.spawn(reaper.run());
+        self.shutdown.spawn(reaper.run().in_current_span());
         (pid, kill_switch)
     }
 

@@ -56,10 +56,10 @@ pub struct ChildIsolation {
     pub limits: ResourceLimits,
 }
 
-/// The reason why a gateway of root starts no agents, with the line for a shell that gives each agent its own user.
-pub const NO_ROOT_AGENTS: &str = "the gateway runs as root and starts no agent with the rights of root. Run it as another \
-    user, set `isolation.allow_root_agents`, or give each agent its own user with this line before the next start: export \
-    ACP_GATEWAY__ISOLATION__RUN_AS=100000-165535";
+/// The reason why a gateway of root starts no agents.
+pub const NO_ROOT_AGENTS: &str = "the gateway runs as root, starts no agent with the rights of root, and cannot give agents \
+    users of their own: a capability or a range of user ids is missing, which a start with `isolation.run_as` names. Run the \
+    gateway as another user, or set `isolation.allow_root_agents`";
 
 /// Why a spawn failed. No process of the attempt is left.
 #[derive(Debug, thiserror::Error)]

@@ -31,8 +31,8 @@ pub fn is_local_editor(principal: &Principal) -> bool {
 }
 
 impl Keys {
-    /// Creates the key of a link that a person asks for. It has every scope except `mcp`, `fleet` and `admin`, and
-    /// expires without use.
+    /// Creates the key of a link that a person asks for. It has the scopes `read`, `prompt`, `approve` and `files`,
+    /// and expires without use.
     ///
     /// If there are too many link keys, this removes the oldest ones that nobody has used. A key in use never ends for
     /// another one.

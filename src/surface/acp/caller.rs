@@ -11,11 +11,11 @@ use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
 use super::client::required_scope;
-use super::connection::{Connection, Gateway, SentPrompt};
+use super::connection::{AcpState, Connection, SentPrompt};
 use super::message::{self, Failure, Result, is_valid_id, raw};
 use super::projector::parse_request_id;
 use super::session_view::{Place, SessionView};
-use crate::surface::http::{AccessError, Authorized, HasKey, NewTurn};
+use crate::surface::http::{AccessError, Authorized, HasKey, NewTurn, record_session};
 use base::types::{RequestId, Scope, SessionId};
 use events::api::{AcpRequest, CancelCause, Problem};
 use sessions::session::{Answer, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
@@ -25,7 +25,7 @@ use wire::jsonrpc::{Message, RpcError};
 #[derive(Debug, Clone, derive_more::Deref)]
 pub(super) struct Caller {
     #[deref]
-    pub(super) gateway: Gateway,
+    pub(super) app: AcpState,
     pub(super) connection: Arc<Connection>,
     pub(super) by: Authorized<HasKey>,
 }
@@ -54,7 +54,7 @@ impl Caller {
     pub(super) async fn open(&self, id: &str) -> Result<SessionHandle> {
         let known: Option<SessionId> = id.parse().ok();
         let known = known.ok_or_else(|| Failure::no_such_session(id))?;
-        let opened = self.sessions.open(&self.by, known).await;
+        let opened = self.open_session(&self.by, known).await;
         opened.map_err(|error| match error {
             SessionError::NoSuchSession => Failure::no_such_session(id),
             error => error.into(),
@@ -94,12 +94,16 @@ impl Caller {
     /// Counts a message for the audit log if the key does not permit it.
     fn audit(&self, failure: &Failure) {
         if failure.is_forbidden {
-            self.gateway.audit_forbidden(&self.by.author());
+            self.app.audit_forbidden(&self.by.author());
         }
     }
 
     async fn request(&self, id: Box<RawValue>, method: &str, params: Box<RawValue>) {
-        let view = session_of(&params).and_then(|session| self.connection.view(&session));
+        let session = session_of(&params);
+        if let Some(Ok(session)) = session.as_ref().map(|session| session.parse()) {
+            record_session(session);
+        }
+        let view = session.and_then(|session| self.connection.view(&session));
         if let Err(failure) = self.check_role(method, &params) {
             return self.respond(&id, view.as_deref(), Err(failure));
         }
@@ -160,10 +164,10 @@ impl Caller {
                 client: self.connection.client.name.clone(),
                 id: id.to_owned(),
             }),
-            serving: self.connection.serving(&self.by),
+            tool_client: self.connection.tool_client(&self.by),
             ..PromptRequest::new(params.prompt.to_owned())
         };
-        let turn = NewTurn::begin::<Failure>(&self.gateway, &self.by, &session, request, false);
+        let turn = NewTurn::begin::<Failure>(&self.app, &self.by, &session, request, false);
         self.connection.remember_prompt(SentPrompt {
             id: id.to_owned(),
             session: session.id(),

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use base::types::text::one_line;
 use base::types::{Scope, Scopes};
-use sessions::session::ServedMethods;
+use sessions::session::ClientTools;
 use wire::acp::{RawObject, RequestKind};
 
 /// The maximum size of a name or a version in bytes. A longer text is cut.
@@ -18,7 +18,7 @@ pub(super) const META: &str = "acp-gateway";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
-    pub(super) serves: ServedMethods,
+    pub(super) serves: ClientTools,
     pub(super) elicitation: bool,
     pub(super) subagents: bool,
 }
@@ -45,7 +45,7 @@ impl Capabilities {
         };
         let files = object.object("fs").unwrap_or_else(RawObject::empty);
         Self {
-            serves: ServedMethods {
+            serves: ClientTools {
                 read: is_true(&files, "readTextFile"),
                 write: is_true(&files, "writeTextFile"),
                 terminals: is_true(&object, "terminal"),
@@ -58,11 +58,11 @@ impl Capabilities {
 
 impl Client {
     /// The requests of the agent that the client serves for its own turns. Its key needs the scope `files`.
-    pub(super) fn serves(&self) -> ServedMethods {
+    pub(super) fn serves(&self) -> ClientTools {
         if self.scopes.contains(Scope::Files) {
             self.capabilities.serves
         } else {
-            ServedMethods::default()
+            ClientTools::default()
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let caps = raw(
             r#"{"fs":{"readTextFile":true,"writeTextFile":"yes"},"terminal":true,"elicitation":{"form":{}}}"#,
         );
-        let serves = ServedMethods {
+        let serves = ClientTools {
             read: true,
             write: false,
             terminals: true,
@@ -225,9 +225,9 @@ mod tests {
             name: "c".into(),
             keeps_name: false,
             capabilities: Capabilities {
-                serves: ServedMethods {
+                serves: ClientTools {
                     read: true,
-                    ..ServedMethods::default()
+                    ..ClientTools::default()
                 },
                 ..Capabilities::default()
             },

@@ -22,7 +22,7 @@ use base::shutdown::lock_or_abort;
 use base::types::{
     AgentName, KeyedCounts, KeyedGuard, Principal, PrincipalKey, PromptId, Scope, SessionId, Tenant,
 };
-use sessions::session::{Presence, ServedMethods, ServingClient};
+use sessions::session::{ClientTools, Presence, ToolClient};
 
 /// The maximum number of prompts whose ids are remembered for `$/cancel_request` and `session/cancel`.
 const MAX_PROMPTS: usize = 256;
@@ -182,10 +182,10 @@ impl Connection {
     }
 
     /// The client for the turns that it starts. `None` if it serves no files and no terminals, or its key may not.
-    pub(super) fn serving(&self, by: &Principal) -> Option<ServingClient> {
+    pub(super) fn tool_client(&self, by: &Principal) -> Option<ToolClient> {
         let serves = self.client.serves();
-        let may_serve = by.scopes.contains(Scope::Files) && serves != ServedMethods::default();
-        may_serve.then(|| ServingClient {
+        let may_serve = by.scopes.contains(Scope::Files) && serves != ClientTools::default();
+        may_serve.then(|| ToolClient {
             name: self.client.name.clone(),
             serves,
             only_session_folders: is_local_editor(by),
@@ -324,10 +324,10 @@ type StartLock = Arc<tokio::sync::Mutex<()>>;
 
 /// The state of the surface: that of all surfaces, and the open connections.
 #[derive(Clone, derive_more::Debug, derive_more::Deref)]
-#[debug("Gateway")]
-pub(super) struct Gateway {
+#[debug("AcpState")]
+pub(super) struct AcpState {
     #[deref]
-    pub(super) shared: http::Gateway,
+    pub(super) shared: http::AppState,
     pub(super) connections: Arc<Connections>,
 }
 

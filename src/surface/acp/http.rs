@@ -39,7 +39,7 @@ pub(super) async fn post(head: Head, request: Request) -> Result<Response> {
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(TransportError::new(status, detail));
     }
-    let limits = &head.gateway.limits;
+    let limits = &head.app.limits;
     let max = BodyLimit::of_key(limits.sessions.max_prompt_bytes, "server.max_prompt_bytes");
     let body = read_body(&parts, body, max, limits.http.body_timeout).await?;
     let message = parse(&body)?;
@@ -79,7 +79,7 @@ async fn initialize(head: &Head, id: &RawValue, params: &RawValue) -> Result<Res
         let detail = "the id must be a string, a number or null";
         return Err(TransportError::bad_request(detail));
     }
-    let connection_id = head.gateway.ids.uuid().to_string().into();
+    let connection_id = head.app.ids.uuid().to_string().into();
     let opened = open_connection(head, params, connection_id, None);
     Ok(match opened.await {
         Ok((connection, result)) => {
@@ -130,8 +130,8 @@ fn stream(
 ) -> Result<Response> {
     let guard = head.stream_guard()?;
     let open = OpenStream::new(&connection);
-    let Head { gateway, by, .. } = head;
-    let keep_alive = gateway.limits.stream.keep_alive_interval;
+    let Head { app, by, .. } = head;
+    let keep_alive = app.limits.stream.keep_alive_interval;
     let view = session.as_ref().map(|session| {
         let view = connection.view_for_stream(session);
         view.map_err(|limit| too_many(&limit))
@@ -151,7 +151,7 @@ fn stream(
                     connection: Arc::clone(&connection),
                     view,
                     epoch: None,
-                    store_epoch: gateway.epoch(),
+                    store_epoch: app.epoch(),
                     from,
                     keep_alive,
                 };
@@ -170,7 +170,7 @@ fn stream(
             () = connection.wait_closed() => {}
             () = wait_ended(ended.as_deref()) => {}
             () = by.admission().wait_key_ended() => {}
-            () = gateway.shutdown.closing_started() => {}
+            () = app.shutdown.closing_started() => {}
         }
         drop((open, guard));
     };
@@ -211,6 +211,6 @@ impl MessageSink for EventSink {
 pub(super) async fn delete(head: Head) -> Result<StatusCode> {
     let connection = head.connection()?;
     connection.leave();
-    head.gateway.connections.remove(&connection);
+    head.app.connections.remove(&connection);
     Ok(StatusCode::ACCEPTED)
 }

@@ -8,7 +8,7 @@ use strum::VariantNames as _;
 use tokio::sync::mpsc;
 
 use super::client::{Capabilities, Client, ClientInfo, META, OwnMeta, Role};
-use super::connection::{Connection, Gateway, MAX_CONNECTIONS};
+use super::connection::{AcpState, Connection, MAX_CONNECTIONS};
 use super::message::{Failure, Result, raw};
 use super::request::Head;
 use super::session_view::SessionView;
@@ -48,7 +48,7 @@ pub(super) async fn open_connection(
     id: Box<str>,
     socket: Option<mpsc::Sender<Arc<SessionView>>>,
 ) -> Result<(Arc<Connection>, Box<RawValue>)> {
-    let gateway = &head.gateway;
+    let app = &head.app;
     let principal: &Principal = &head.by;
     let params: Params<'_> = acp::parse(params)
         .map_err(|_| Failure::invalid_params("expected an integer protocolVersion"))?;
@@ -56,8 +56,8 @@ pub(super) async fn open_connection(
         let detail = "the gateway does not speak version 0 of ACP";
         return Err(Failure::invalid_params(detail));
     }
-    let spec = find_agent(gateway, head.agent.as_deref())?;
-    let initialized = initialized(gateway, principal, &spec).await?;
+    let spec = find_agent(app, head.agent.as_deref())?;
+    let initialized = initialized(app, principal, &spec).await?;
     if initialized.acp_version != AcpVersion::V1 {
         let agent = &spec.name;
         let detail = format!(
@@ -66,7 +66,7 @@ pub(super) async fn open_connection(
         return Err(Failure::invalid_params(detail));
     }
     let key = principal.key();
-    let counted = gateway.connections.count(&key);
+    let counted = app.connections.count(&key);
     let counted = counted.ok_or_else(|| {
         let detail = format!("too many connections of this principal (limit {MAX_CONNECTIONS})");
         Failure::invalid_request(detail)
@@ -81,7 +81,7 @@ pub(super) async fn open_connection(
         uses_attach: own.attach,
     };
     // With the epoch, a client can name the position before the first event of a new session.
-    let epoch = gateway.epoch().to_string();
+    let epoch = app.epoch().to_string();
     let mut meta =
         serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
     let mut roles: &[&str] = &[];
@@ -107,7 +107,7 @@ pub(super) async fn open_connection(
         meta,
     };
     let result = raw(&answer);
-    let presence = gateway.connections.present(&client);
+    let presence = app.connections.present(&client);
     let connection = Arc::new(Connection::new(
         id,
         client,
@@ -117,12 +117,12 @@ pub(super) async fn open_connection(
         spec.name.clone(),
         socket,
     ));
-    gateway.connections.insert(Arc::clone(&connection));
+    app.connections.insert(Arc::clone(&connection));
     Ok((connection, result))
 }
 
-fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>> {
-    let catalogue = gateway.catalogue.load();
+fn find_agent(app: &AcpState, name: Option<&str>) -> Result<Arc<AgentSpec>> {
+    let catalogue = app.catalogue.load();
     let names: Vec<&str> = catalogue.agents().map(|spec| spec.name.as_str()).collect();
     let names = names.join(", ");
     if let Some(name) = name {
@@ -142,27 +142,25 @@ fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>> {
 
 /// The last `initialize` result of the agent. An agent that has never started is started once for all clients.
 async fn initialized(
-    gateway: &Gateway,
+    app: &AcpState,
     principal: &Principal,
     spec: &Arc<AgentSpec>,
 ) -> Result<Arc<InitializeResult>> {
-    if let Some(initialized) = known(gateway, principal, spec) {
+    if let Some(initialized) = known(app, principal, spec) {
         return Ok(initialized);
     }
-    let gateway = gateway.clone();
+    let app = app.clone();
     let principal = principal.clone();
     let spec = Arc::clone(spec);
-    let shutdown = gateway.shutdown.clone();
+    let shutdown = app.shutdown.clone();
     // The start continues if its client disconnects. Otherwise the next client would start another process.
     let started = shutdown.spawn_isolated(async move {
-        let lock = gateway
-            .connections
-            .start_lock(&principal.tenant, &spec.name);
+        let lock = app.connections.start_lock(&principal.tenant, &spec.name);
         let _starting = lock.lock().await;
-        if let Some(initialized) = known(&gateway, &principal, &spec) {
+        if let Some(initialized) = known(&app, &principal, &spec) {
             return Ok(initialized);
         }
-        let pool = gateway.pool();
+        let pool = app.pool();
         let lease = pool.short_lease(&spec, &principal, Priority::Reclaim);
         let lease = lease.await?;
         let initialized = Arc::new(lease.initialized().clone());
@@ -172,11 +170,7 @@ async fn initialized(
     started.await.map_err(|_| Failure::internal())?
 }
 
-fn known(
-    gateway: &Gateway,
-    principal: &Principal,
-    spec: &AgentSpec,
-) -> Option<Arc<InitializeResult>> {
-    let stats = gateway.pool().agent_stats(&spec.name, &principal.tenant);
+fn known(app: &AcpState, principal: &Principal, spec: &AgentSpec) -> Option<Arc<InitializeResult>> {
+    let stats = app.pool().agent_stats(&spec.name, &principal.tenant);
     stats.and_then(|(_, initialized)| initialized)
 }

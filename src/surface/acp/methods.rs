@@ -331,7 +331,7 @@ impl Caller {
         }
         let trace = trace.as_ref();
         call_sign_in(
-            &self.gateway,
+            &self.app,
             &self.by,
             &spec,
             lease,

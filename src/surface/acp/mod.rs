@@ -35,13 +35,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use self::connection::Gateway;
+use self::connection::AcpState;
 use self::request::TransportError;
 use crate::surface::http as shared;
 
 /// The routes, with their own admission and error format.
-pub(super) fn router(shared: &shared::Gateway) -> Router<shared::Gateway> {
-    let gateway = Gateway {
+pub(super) fn router(shared: &shared::AppState) -> Router<shared::AppState> {
+    let app = AcpState {
         shared: shared.clone(),
         connections: Arc::default(),
     };
@@ -50,8 +50,8 @@ pub(super) fn router(shared: &shared::Gateway) -> Router<shared::Gateway> {
         .route("/acp", route.clone().fallback(method_not_allowed))
         .route("/acp/{agent}", route.fallback(method_not_allowed))
         .layer(CatchPanicLayer::custom(panic_response))
-        .layer(from_fn_with_state(gateway.clone(), admit))
-        .with_state(gateway)
+        .layer(from_fn_with_state(app.clone(), admit))
+        .with_state(app)
 }
 
 async fn method_not_allowed() -> TransportError {
@@ -62,9 +62,9 @@ async fn method_not_allowed() -> TransportError {
 }
 
 /// Admits the request, or responds with the reason why it is not admitted.
-async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+async fn admit(State(app): State<AcpState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match gateway.requests.admit(&mut parts) {
+    match app.requests.admit(&mut parts) {
         Ok(None) => next.run(Request::from_parts(parts, body)).await,
         Ok(Some(response)) => response,
         Err(error) => TransportError::from(error).into_response(),

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
 use super::caller::Caller;
-use super::connection::{Connection, Gateway};
+use super::connection::{AcpState, Connection};
 use super::message::{self, Failure};
 use crate::auth::{AdmissionError, INVALID_TOKEN};
 use crate::server::{AdmitError, BodyMemoryFull};
@@ -114,21 +114,22 @@ pub(super) fn json_response(status: StatusCode, body: Bytes) -> Response {
 
 /// The parts of a request that every method needs.
 pub(super) struct Head {
-    pub(super) gateway: Gateway,
+    pub(super) app: AcpState,
     pub(super) by: Authorized<HasKey>,
     pub(super) agent: Option<String>,
     pub(super) headers: HeaderMap,
 }
 
-impl FromRequestParts<Gateway> for Head {
+impl FromRequestParts<AcpState> for Head {
     type Rejection = TransportError;
 
-    async fn from_request_parts(parts: &mut Parts, gateway: &Gateway) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &AcpState) -> Result<Self> {
         let by = Authorized::<HasKey>::from_parts(parts)
             .map_err(|error| TransportError::new(StatusCode::UNAUTHORIZED, error.to_string()))?;
         if !by.scopes.serves_clients() {
-            gateway.audit_forbidden(&by.author());
-            let detail = "this key has only the scope fleet, which permits nothing at /acp";
+            app.audit_forbidden(&by.author());
+            let detail =
+                "this key has only the scopes fleet or metrics, which permit nothing at /acp";
             return Err(TransportError::new(StatusCode::FORBIDDEN, detail));
         }
         let named = parts.uri.path().strip_prefix("/acp/").map(str::to_owned);
@@ -136,7 +137,7 @@ impl FromRequestParts<Gateway> for Head {
         let mut pairs = query.split('&');
         let parameter = pairs.find_map(|pair| pair.strip_prefix("agent="));
         Ok(Self {
-            gateway: gateway.clone(),
+            app: app.clone(),
             by,
             agent: named.or(parameter.map(str::to_owned)),
             headers: parts.headers.clone(),
@@ -148,7 +149,7 @@ impl Head {
     pub(super) fn connection(&self) -> Result<Arc<Connection>> {
         let missing = || TransportError::bad_request("the header Acp-Connection-Id is missing");
         let id = self.header(&CONNECTION_ID)?.ok_or_else(missing)?;
-        let connection = self.gateway.connections.find(id, &self.by.key());
+        let connection = self.app.connections.find(id, &self.by.key());
         connection.ok_or_else(|| {
             TransportError::new(
                 StatusCode::NOT_FOUND,
@@ -158,7 +159,7 @@ impl Head {
     }
 
     pub(super) fn stream_guard(&self) -> Result<StreamGuard> {
-        let guard = self.gateway.streams.acquire(&self.by);
+        let guard = self.app.streams.acquire(&self.by, "acp");
         guard.map_err(|limit| too_many(&limit))
     }
 
@@ -175,7 +176,7 @@ impl Head {
 
     pub(super) fn caller(&self, connection: Arc<Connection>) -> Caller {
         Caller {
-            gateway: self.gateway.clone(),
+            app: self.app.clone(),
             connection,
             by: self.by.clone(),
         }

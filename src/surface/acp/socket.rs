@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::caller::Caller;
 use super::connection::{Connection, MAX_SESSIONS, OpenStream};
@@ -43,10 +45,10 @@ pub(super) fn open(
     if let (Some(permit), Some(Extension(charge))) = (&permit, charge) {
         permit.charge_messages(charge);
     }
-    let id = head.gateway.ids.uuid().to_string();
+    let id = head.app.ids.uuid().to_string();
     let id_header = [(CONNECTION_ID, ascii(&*id))];
-    let shutdown = head.gateway.shutdown.clone();
-    let bytes = head.gateway.limits.sessions.max_prompt_bytes;
+    let shutdown = head.app.shutdown.clone();
+    let bytes = head.app.limits.sessions.max_prompt_bytes;
     let socket = AcpSocket {
         head,
         id,
@@ -154,14 +156,14 @@ impl AcpSocket {
         let _open = OpenStream::new(&connection);
         let (outgoing, mut messages) = mpsc::channel(QUEUED_MESSAGES);
         self.spawn_responses(&connection, outgoing.clone());
-        let gateway = &self.head.gateway;
+        let app = &self.head.app;
         let caller = self.head.caller(Arc::clone(&connection));
-        let mut ping = tokio::time::interval(gateway.limits.stream.keep_alive_interval);
+        let mut ping = tokio::time::interval(app.limits.stream.keep_alive_interval);
         let mut key_ended = std::pin::pin!(self.head.by.admission().wait_key_ended());
         loop {
             tokio::select! {
                 () = key_ended.as_mut() => return Err(Some((close_code::POLICY, "the key has ended"))),
-                () = gateway.shutdown.closing_started() => return Err(Some((close_code::AWAY, "the gateway is shutting down"))),
+                () = app.shutdown.closing_started() => return Err(Some((close_code::AWAY, "the gateway is shutting down"))),
                 () = connection.wait_closed() => return Err(Some((close_code::POLICY, "the connection was closed"))),
                 Some(view) = views.recv() => self.spawn_session(&connection, view, outgoing.clone()),
                 Some(message) = messages.recv() => incoming.send(message).await?,
@@ -220,8 +222,8 @@ impl AcpSocket {
     /// Handles a line. Returns an error response if the line is not a message or exceeds the rate limit of the
     /// principal.
     async fn handle(&self, caller: &Caller, line: &[u8]) -> Option<Bytes> {
-        let gateway = &self.head.gateway;
-        let exceeded = gateway.requests.rates.check_request(&caller.by).err();
+        let app = &self.head.app;
+        let exceeded = app.requests.rates.check_request(&caller.by).err();
         if exceeded.is_some() {
             // The socket reads no message during the delay.
             tokio::time::sleep(OVER_RATE_DELAY).await;
@@ -236,23 +238,27 @@ impl AcpSocket {
         {
             return Some(message::response(id, Err(&limit.into())));
         }
-        caller.handle(message).await;
+        // A socket is one request, and its messages can concern several sessions.
+        let span = tracing::error_span!("message", session = Empty);
+        caller.handle(message).instrument(span).await;
         None
     }
 
     fn spawn_responses(&self, connection: &Arc<Connection>, outgoing: mpsc::Sender<Bytes>) {
         let connection = Arc::clone(connection);
-        let keep_alive = self.head.gateway.limits.stream.keep_alive_interval;
+        let keep_alive = self.head.app.limits.stream.keep_alive_interval;
         let mut sink = SocketSink {
             outgoing,
             pending: Vec::new(),
         };
-        drop(self.head.gateway.shutdown.spawn_client(async move {
+        let deliver = async move {
             tokio::select! {
                 never = deliver_responses(&connection, None, keep_alive, &mut sink) => match never {},
                 () = connection.wait_closed() => {}
             }
-        }));
+        };
+        let shutdown = &self.head.app.shutdown;
+        drop(shutdown.spawn_client(deliver.in_current_span()));
     }
 
     fn spawn_session(
@@ -261,27 +267,28 @@ impl AcpSocket {
         view: Arc<SessionView>,
         outgoing: mpsc::Sender<Bytes>,
     ) {
-        let gateway = &self.head.gateway;
+        let app = &self.head.app;
         let delivery = SessionDelivery {
             connection: Arc::clone(connection),
             view: Arc::clone(&view),
             epoch: None,
-            store_epoch: gateway.epoch(),
+            store_epoch: app.epoch(),
             from: None,
-            keep_alive: gateway.limits.stream.keep_alive_interval,
+            keep_alive: app.limits.stream.keep_alive_interval,
         };
         let connection = Arc::clone(connection);
         let mut sink = SocketSink {
             outgoing,
             pending: Vec::new(),
         };
-        drop(gateway.shutdown.spawn_client(async move {
+        let deliver = async move {
             tokio::select! {
                 never = delivery.run(&mut sink) => match never {},
                 () = connection.wait_closed() => {}
                 () = view.wait_ended() => {}
             }
-        }));
+        };
+        drop(app.shutdown.spawn_client(deliver.in_current_span()));
     }
 }
 
@@ -293,7 +300,7 @@ struct RemoveOnDrop<'a> {
 
 impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        self.head.gateway.connections.remove(&self.connection);
+        self.head.app.connections.remove(&self.connection);
     }
 }
 

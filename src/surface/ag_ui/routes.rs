@@ -14,7 +14,7 @@ use crate::surface::chat::{
     send_answer, steps_of, text_part, with_layers,
 };
 use crate::surface::http::{
-    AnyQuery, ApiError, ApiRequest, Authorized, CanPrompt, CanRead, Gateway, JsonBody, Result,
+    AnyQuery, ApiError, ApiRequest, AppState, Authorized, CanPrompt, CanRead, JsonBody, Result,
     WholeHistory,
 };
 use base::types::{AgentName, PromptId, RequestId, Scope, SessionId};
@@ -25,10 +25,10 @@ use wire::acp::{PromptCapabilities, method, to_raw};
 
 const PROTOCOL: &str = "ag-ui";
 
-pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
+pub(in crate::surface) fn router(app: &AppState) -> Router<AppState> {
     with_layers(
         Router::new().route("/ag-ui/{agent}", get(capabilities).post(run)),
-        gateway,
+        app,
         ErrorFormat::Json,
     )
 }
@@ -39,13 +39,13 @@ async fn run(
     body: JsonBody<RunInput, WholeHistory>,
 ) -> Result<Response> {
     request.agent()?;
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let agent = request.ids;
     let input = body.value;
     let messages = input.messages();
     let newest = messages.iter().rfind(|message| message.is_spoken());
-    let latest = LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &input.thread_id);
+    let latest = LatestTurn::find(&app, &by, &agent, PROTOCOL, &input.thread_id);
     if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
         if let Some(message) = newest.filter(|message| message.is_user())
             && let Some(turn) = latest.await?
@@ -54,7 +54,7 @@ async fn run(
             let detail = "send `resume` and a new message in two runs; the run with `resume` continues the turn";
             return Err(ApiError::invalid("/messages", detail));
         }
-        return continue_turn(&gateway, &by, &input, resume).await;
+        return continue_turn(&app, &by, &input, resume).await;
     }
     // A run without a new message shows the newest turn of the thread.
     if !newest.is_some_and(Message::is_user)
@@ -66,8 +66,8 @@ async fn run(
         } else {
             Vec::new()
         };
-        let turn = turn.attach(&gateway, &by).await?;
-        return Ok(respond_to(&gateway, &by, turn, &input, history, None));
+        let turn = turn.attach(&app, &by).await?;
+        return Ok(respond_to(&app, &by, turn, &input, history, None));
     }
     let chat = ChatRequest {
         conversation: Some(input.thread_id.clone()),
@@ -77,13 +77,13 @@ async fn run(
         answers_first: true,
         ..ChatRequest::new(agent.clone(), PROTOCOL, messages, &headers)?
     };
-    let turn = chat.begin(&gateway, &by).await?;
-    Ok(respond_to(&gateway, &by, turn, &input, Vec::new(), None))
+    let turn = chat.begin(&app, &by).await?;
+    Ok(respond_to(&app, &by, turn, &input, Vec::new(), None))
 }
 
 /// Answers the requests that a turn waits for. The run has the events after the newest of them.
 async fn continue_turn(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<CanPrompt>,
     input: &RunInput,
     resume: &[Resume],
@@ -96,7 +96,7 @@ async fn continue_turn(
         questions
             .push(id.map_err(|_| ApiError::invalid(format!("/resume/{at}/interruptId"), detail))?);
     }
-    let continued = Continued::after(gateway, by, questions.iter().copied()).await?;
+    let continued = Continued::after(app, by, questions.iter().copied()).await?;
     let mut turn = continued.turn;
     if turn.session.id().to_string() == input.thread_id {
         turn = turn.of_others();
@@ -105,14 +105,7 @@ async fn continue_turn(
         answer_interrupt(by, &turn.session, *question, resume).await?;
     }
     let received_until = Some(continued.question);
-    Ok(respond_to(
-        gateway,
-        by,
-        turn,
-        input,
-        Vec::new(),
-        received_until,
-    ))
+    Ok(respond_to(app, by, turn, input, Vec::new(), received_until))
 }
 
 async fn answer_interrupt(
@@ -156,7 +149,7 @@ async fn answer_interrupt(
 
 /// `history`: the messages that the client lacks. `received_until`: it has the events up to this request of the agent.
 fn respond_to(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<CanPrompt>,
     turn: ChatTurn,
     input: &RunInput,
@@ -172,11 +165,11 @@ fn respond_to(
         notices: turn.notices.clone(),
         history,
     };
-    let connected = turn.cancel_on_disconnect(gateway);
+    let connected = turn.cancel_on_disconnect(app);
     let encoder = TurnEncoder::new(RunWriter::new(run))
         .after(received_until)
         .cancels_on_disconnect(Some(connected));
-    respond(gateway, by, turn, encoder, true)
+    respond(app, by, turn, encoder, true)
 }
 
 /// `RunAgentInput`. Tools, context and state of the client do not reach an agent.
@@ -248,7 +241,7 @@ async fn capabilities(request: ApiRequest<CanRead, AgentName, AnyQuery>) -> Resu
     let spec = request.agent()?;
     let agent = &spec.name;
     // An agent reports its capabilities at its first start.
-    let pool = request.gateway.pool();
+    let pool = request.app.pool();
     let stats = pool.agent_stats(agent, &request.by.tenant);
     let initialized = stats.and_then(|(_, initialized)| initialized);
     let prompt = initialized.map_or_else(PromptCapabilities::default, |initialized| {

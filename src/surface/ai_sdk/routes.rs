@@ -17,7 +17,7 @@ use crate::surface::chat::{
     TurnEncoder, file_block, respond, text_part, with_layers,
 };
 use crate::surface::http::{
-    AnyQuery, ApiError, ApiRequest, Authorized, CanPrompt, CanRead, Gateway, JsonBody, Result,
+    AnyQuery, ApiError, ApiRequest, AppState, Authorized, CanPrompt, CanRead, JsonBody, Result,
     WholeHistory,
 };
 use base::types::{AgentName, RequestId};
@@ -29,12 +29,12 @@ const STREAM_VERSION: HeaderName = HeaderName::from_static("x-vercel-ai-ui-messa
 /// How long a client that connects again gets the whole message of a turn that has ended.
 const RESUMABLE: Duration = Duration::from_mins(10);
 
-pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
+pub(in crate::surface) fn router(app: &AppState) -> Router<AppState> {
     let routes = Router::new()
         .route("/ai-sdk/{agent}", post(send))
         .route("/ai-sdk/{agent}/{chat}/stream", get(resume))
         .route("/ai-sdk/{agent}/{chat}/stop", post(stop));
-    with_layers(routes, gateway, ErrorFormat::Text)
+    with_layers(routes, app, ErrorFormat::Text)
 }
 
 /// Whether permission requests are data parts: `?approvals=data`, for version 5 of the AI SDK.
@@ -58,45 +58,45 @@ async fn send(
     body: JsonBody<ChatBody, WholeHistory>,
 ) -> Result<Response> {
     request.agent()?;
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let approvals = request.params;
     let body = body.value;
     let answers = body.answers()?;
     if !answers.is_empty() {
         // The response continues the message after the newest answer.
-        let Continued { turn, question, .. } = Continued::with(&gateway, &by, &answers).await?;
-        return Ok(respond_with(&gateway, &by, turn, approvals, Some(question)));
+        let Continued { turn, question, .. } = Continued::with(&app, &by, &answers).await?;
+        return Ok(respond_with(&app, &by, turn, approvals, Some(question)));
     }
     let chat = ChatRequest {
         conversation: body.id.clone(),
         asks_again: body.trigger.as_deref() == Some("regenerate-message"),
         ..ChatRequest::new(request.ids, PROTOCOL, body.messages(), &headers)?
     };
-    let turn = chat.begin(&gateway, &by).await?;
-    Ok(respond_with(&gateway, &by, turn, approvals, None))
+    let turn = chat.begin(&app, &by).await?;
+    Ok(respond_with(&app, &by, turn, approvals, None))
 }
 
 /// The whole message of the newest turn: while it runs, and for some minutes afterwards.
 async fn resume(request: ApiRequest<CanRead, (AgentName, String), Approvals>) -> Result<Response> {
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let (agent, chat) = request.ids;
-    let Some(turn) = LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &chat).await? else {
+    let Some(turn) = LatestTurn::find(&app, &by, &agent, PROTOCOL, &chat).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let state = turn.session.query().prompt_state(turn.prompt).await?;
     let ended = state.and_then(|turn| turn.ended_at);
-    if ended.is_some_and(|at| gateway.ids.now().since(at) > RESUMABLE) {
+    if ended.is_some_and(|at| app.ids.now().since(at) > RESUMABLE) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let turn = turn.attach(&gateway, &by).await?;
-    Ok(respond_with(&gateway, &by, turn, request.params, None))
+    let turn = turn.attach(&app, &by).await?;
+    Ok(respond_with(&app, &by, turn, request.params, None))
 }
 
 async fn stop(request: ApiRequest<CanPrompt, (AgentName, String), AnyQuery>) -> Result<StatusCode> {
     let (agent, chat) = &request.ids;
-    let turn = LatestTurn::find(&request.gateway, &request.by, agent, PROTOCOL, chat);
+    let turn = LatestTurn::find(&request.app, &request.by, agent, PROTOCOL, chat);
     if let Some(LatestTurn {
         session, prompt, ..
     }) = turn.await?
@@ -109,7 +109,7 @@ async fn stop(request: ApiRequest<CanPrompt, (AgentName, String), AnyQuery>) -> 
 }
 
 fn respond_with<S>(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<S>,
     turn: ChatTurn,
     approvals: Approvals,
@@ -117,7 +117,7 @@ fn respond_with<S>(
 ) -> Response {
     let writer = UiMessageWriter::new(&turn, approvals);
     let encoder = TurnEncoder::new(writer).after(received_until);
-    let response = respond(gateway, by, turn, encoder, true);
+    let response = respond(app, by, turn, encoder, true);
     ([(STREAM_VERSION, "v1")], response).into_response()
 }
 

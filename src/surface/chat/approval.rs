@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::chat_turn::{ChatTurn, steps_of};
-use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, Result};
+use crate::surface::http::{ApiError, AppState, Authorized, CanPrompt, Result};
 use base::types::ids::IdError;
 use base::types::{PromptId, RequestId, Scope, SessionId};
 use events::api::PendingRequest;
@@ -55,12 +55,12 @@ pub(crate) struct Continued {
 
 impl Continued {
     pub(crate) async fn with(
-        gateway: &Gateway,
+        app: &AppState,
         by: &Authorized<CanPrompt>,
         answers: &[Approval],
     ) -> Result<Self> {
         let questions = answers.iter().map(|answer| answer.question);
-        let continued = Self::after(gateway, by, questions).await?;
+        let continued = Self::after(app, by, questions).await?;
         for approval in answers {
             answer(by, &continued.turn.session, approval).await?;
         }
@@ -69,7 +69,7 @@ impl Continued {
 
     /// Finds the turn of these questions, which a client answers together.
     pub(crate) async fn after(
-        gateway: &Gateway,
+        app: &AppState,
         by: &Authorized<CanPrompt>,
         questions: impl Iterator<Item = QuestionId> + Clone,
     ) -> Result<Self> {
@@ -82,7 +82,7 @@ impl Continued {
             let detail = "the answers are to questions of several turns; send one request for each";
             return Err(ApiError::invalid("", detail));
         }
-        let session = gateway.sessions.open(by, newest.session).await?;
+        let session = app.open_session(by, newest.session).await?;
         let range = session.query().prompt_range(newest.prompt).await?;
         let range = range.ok_or_else(ApiError::not_found)?;
         let mut permissions = 0;
@@ -103,7 +103,7 @@ impl Continued {
             return Err(ApiError::not_found());
         }
         Ok(Self {
-            turn: ChatTurn::existing(gateway, by, session, newest.prompt, Vec::new()).await?,
+            turn: ChatTurn::existing(app, by, session, newest.prompt, Vec::new()).await?,
             question: newest.request,
             permissions,
         })

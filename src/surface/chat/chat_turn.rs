@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 
 use super::message::Message;
 use crate::stream::StreamGuard;
-use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, Result, ascii};
+use crate::surface::http::{
+    ApiError, AppState, Authorized, CanPrompt, Result, ascii, record_session,
+};
 use base::shutdown::Shutdown;
 use base::types::{AgentName, KeyedCounts, KeyedGuard, Principal, PromptId, SessionId};
 use events::api::{CancelCause, CreateSession, Problem, ProblemCode};
@@ -41,21 +43,21 @@ pub(crate) struct ChatTurn {
 
 impl ChatTurn {
     /// Cancels the turn if its client disconnects. If the client did not begin the turn, its disconnect cancels nothing.
-    pub(crate) fn cancel_on_disconnect(&self, gateway: &Gateway) -> CancelOnDisconnect {
-        let watchers = gateway.chat_watchers.clone();
+    pub(crate) fn cancel_on_disconnect(&self, app: &AppState) -> CancelOnDisconnect {
+        let watchers = app.chat_watchers.clone();
         CancelOnDisconnect {
             watched: watchers.acquire((self.session.id(), self.prompt), usize::MAX),
             watchers,
             session: self.session.clone(),
             prompt: self.prompt,
-            shutdown: gateway.shutdown.clone(),
+            shutdown: app.shutdown.clone(),
             complete: AtomicBool::new(!self.is_own),
         }
     }
 
     /// Waits for the end of a turn whose response is not streamed, and returns the response of a turn that fails meanwhile. After
     /// the wait, the status is sent before the end is known.
-    pub(crate) async fn failed_early(&self, gateway: &Gateway) -> Result<Option<Response>> {
+    pub(crate) async fn failed_early(&self, app: &AppState) -> Result<Option<Response>> {
         let ended = self.session.wait_ended(self.prompt, STATUS_WAIT).await?;
         let mut problem = match ended {
             Some(ended) => {
@@ -64,7 +66,7 @@ impl ChatTurn {
                 };
                 serde_json::from_str(error.get()).unwrap_or_else(|_| Problem::internal())
             }
-            None if gateway.shutdown.is_draining() => Problem::new(
+            None if app.shutdown.is_draining() => Problem::new(
                 ProblemCode::Draining,
                 "the gateway is shutting down, and cancels the turn after timeouts.drain_timeout",
             ),
@@ -90,12 +92,13 @@ impl ChatTurn {
     }
 
     pub(crate) async fn existing(
-        gateway: &Gateway,
+        app: &AppState,
         by: &Principal,
         session: SessionHandle,
         prompt: PromptId,
         notices: Vec<Notice>,
     ) -> Result<Self> {
+        record_session(session.id());
         let range = session.query().prompt_range(prompt).await?;
         let range = range.ok_or_else(ApiError::not_found)?;
         Ok(Self {
@@ -105,7 +108,7 @@ impl ChatTurn {
             last_seq: range.last_seq,
             notices,
             is_own: true,
-            guard: gateway.streams.acquire(by)?,
+            guard: app.streams.acquire(by, "chat")?,
         })
     }
 }
@@ -143,14 +146,14 @@ pub(super) fn given_id(id: &str) -> Option<&str> {
 
 /// The session of the gateway that a client's id of a conversation names. Clients also have UUIDs of their own.
 pub(super) async fn named_session(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Principal,
     id: &str,
 ) -> Result<Option<SessionId>> {
     let Ok(session) = id.parse::<SessionId>() else {
         return Ok(None);
     };
-    let exists = gateway.sessions.has_session(by, session).await?;
+    let exists = app.sessions.has_session(by, session).await?;
     Ok(exists.then_some(session))
 }
 
@@ -167,14 +170,14 @@ pub(crate) struct LatestTurn {
 impl LatestTurn {
     /// `id`: the client's id of the conversation, or the id of a session. `None` if it has no turn.
     pub(crate) async fn find(
-        gateway: &Gateway,
+        app: &AppState,
         by: &Principal,
         agent: &AgentName,
         protocol: &str,
         id: &str,
     ) -> Result<Option<Self>> {
-        if let Some(session) = named_session(gateway, by, id).await? {
-            let session = gateway.sessions.open(by, session).await?;
+        if let Some(session) = named_session(app, by, id).await? {
+            let session = app.sessions.open(by, session).await?;
             let newest = session.query().prompts(None, 1).await?;
             let newest = newest.prompts.first().map(|turn| turn.prompt_id);
             return Ok(newest.map(|prompt| Self {
@@ -189,7 +192,7 @@ impl LatestTurn {
             return Ok(None);
         };
         let key = ConversationKey::new(by, agent, protocol, &format!("id:{id}"));
-        let conversation = gateway.conversations.get(&key).await;
+        let conversation = app.conversations.get(&key).await;
         let conversation = conversation.map_err(ApiError::internal)?;
         let Some(Conversation { session, turns, .. }) = conversation.into_iter().next_back() else {
             return Ok(None);
@@ -197,7 +200,7 @@ impl LatestTurn {
         let Some(newest) = turns.last() else {
             return Ok(None);
         };
-        match gateway.sessions.open(by, session).await {
+        match app.sessions.open(by, session).await {
             Ok(session) => Ok(Some(Self {
                 session,
                 prompt: newest.prompt_id(),
@@ -224,15 +227,15 @@ impl LatestTurn {
         turns_of(&self.session, &self.turns[first..]).await
     }
 
-    pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn> {
-        let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notices).await?;
+    pub(crate) async fn attach(self, app: &AppState, by: &Principal) -> Result<ChatTurn> {
+        let turn = ChatTurn::existing(app, by, self.session, self.prompt, self.notices).await?;
         let is_own = self.is_own;
         Ok(ChatTurn { is_own, ..turn })
     }
 }
 
 pub(crate) async fn create_session(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<CanPrompt>,
     agent: AgentName,
     metadata: Option<Map<String, Value>>,
@@ -242,9 +245,9 @@ pub(crate) async fn create_session(
         metadata,
         ..CreateSession::of(agent)
     };
-    let sessions = &gateway.sessions;
+    let sessions = &app.sessions;
     let created = sessions.create(by, request, None, None, trace).await?;
-    Ok(sessions.open(by, created.response.session_id).await?)
+    Ok(app.open_session(by, created.response.session_id).await?)
 }
 
 /// The blocks of a prompt before the message: the instructions, and the history of the client as text.
@@ -380,7 +383,8 @@ impl Drop for CancelOnDisconnect {
             let cancelled = session.cancel(Some(prompt), CancelCause::Disconnect, None);
             if let Err(error) = cancelled.await {
                 let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "could not cancel the turn of a client that left");
+                let session = session.id();
+                tracing::debug!(%session, %prompt, error, "could not cancel the turn of a client that left");
             }
         });
     }

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::surface::http::{FailedResponse, Gateway, method_not_allowed, panic_response};
+use crate::surface::http::{AppState, FailedResponse, method_not_allowed, panic_response};
 use events::api::{Problem, PublicPath};
 
 /// Tells the SDKs of `OpenAI` not to repeat a request.
@@ -25,23 +25,23 @@ pub(crate) enum ErrorFormat {
 }
 
 pub(crate) fn with_layers(
-    router: Router<Gateway>,
-    gateway: &Gateway,
+    router: Router<AppState>,
+    app: &AppState,
     format: ErrorFormat,
-) -> Router<Gateway> {
+) -> Router<AppState> {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(panic_response))
-        .layer(from_fn_with_state((gateway.clone(), format), respond))
+        .layer(from_fn_with_state((app.clone(), format), respond))
 }
 
 async fn respond(
-    State((gateway, format)): State<(Gateway, ErrorFormat)>,
+    State((app, format)): State<(AppState, ErrorFormat)>,
     request: Request,
     next: Next,
 ) -> Response {
     let public = request.extensions().get::<PublicPath>().cloned();
-    let mut response = gateway.admit(request, next).await;
+    let mut response = app.admit(request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
         write_error(

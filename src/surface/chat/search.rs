@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::chat_turn::{given_id, may_be_seen};
 use super::message::{ChatRequest, Message};
-use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, Result};
+use crate::surface::http::{ApiError, AppState, Authorized, CanPrompt, Result};
 use base::types::PromptId;
 use events::api::CancelCause;
 use sessions::conversation::{
@@ -69,7 +69,7 @@ enum Likeness {
 }
 
 pub(super) struct Search<'a> {
-    pub(super) gateway: &'a Gateway,
+    pub(super) app: &'a AppState,
     pub(super) by: &'a Authorized<CanPrompt>,
     pub(super) request: &'a ChatRequest,
     /// The messages before the last one of the user.
@@ -118,11 +118,11 @@ impl Search<'_> {
 
     /// The conversations under a key whose sessions exist, and whether there were others.
     async fn stored(&self, key: &ConversationKey) -> Result<(Vec<Match>, bool)> {
-        let stored = self.gateway.conversations.get(key).await;
+        let stored = self.app.conversations.get(key).await;
         let mut all = Vec::new();
         let mut are_missing = false;
         for conversation in stored.map_err(ApiError::internal)? {
-            let session = self.gateway.sessions.open(self.by, conversation.session);
+            let session = self.app.sessions.open(self.by, conversation.session);
             match session.await {
                 Ok(session) => all.push(Match {
                     newest: conversation.turns.last().map(Turn::prompt_id),
@@ -202,7 +202,7 @@ impl Search<'_> {
                 let (mut stored, are_missing) = self.stored(key).await?;
                 if let (None, Some(id)) = (stored.last(), self.request.session) {
                     stored.push(Match {
-                        session: self.gateway.sessions.open(self.by, id).await?,
+                        session: self.app.sessions.open(self.by, id).await?,
                         conversation: Conversation::new(id),
                         newest: self.request.follows,
                     });
@@ -301,7 +301,7 @@ impl Search<'_> {
             return Ok(TurnState::Ended);
         };
         if range.last_seq.is_none() {
-            let readers = self.gateway.chat_watchers.count(&(session.id(), prompt));
+            let readers = self.app.chat_watchers.count(&(session.id(), prompt));
             let is_read = readers > 0;
             return Ok(TurnState::Running { is_read });
         }

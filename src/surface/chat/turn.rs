@@ -10,7 +10,7 @@ use super::message::{
     ChatRequest, HistoryPolicy, Message, ModelOption, PromptContent, transcribed,
 };
 use super::search::{Later, Match, Reference, Search, later_turns};
-use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, NewTurn, Result};
+use crate::surface::http::{ApiError, AppState, Authorized, CanPrompt, NewTurn, Result};
 use base::types::{PromptId, SessionId};
 use events::api::{CancelCause, Problem, ProblemCode};
 use sessions::conversation::{
@@ -23,11 +23,11 @@ use wire::acp::{PromptCapabilities, to_raw};
 impl ChatRequest {
     pub(crate) async fn begin(
         mut self,
-        gateway: &Gateway,
+        app: &AppState,
         by: &Authorized<CanPrompt>,
     ) -> Result<ChatTurn> {
         if let (None, Some(id)) = (self.session, &self.conversation) {
-            self.session = named_session(gateway, by, id).await?;
+            self.session = named_session(app, by, id).await?;
         }
         let messages = self.messages.iter();
         let instructions = messages.filter(|message| message.is_instruction());
@@ -56,7 +56,7 @@ impl ChatRequest {
         let users: Vec<&Message> = users.collect();
         let digests: Vec<UserMessage> = users.iter().map(|message| message.digest()).collect();
         let search = Search {
-            gateway,
+            app,
             by,
             request: &self,
             before: &self.messages[..last],
@@ -91,7 +91,7 @@ struct NewPrompt<'a> {
 impl<'a> TurnStart<'a> {
     async fn run(self) -> Result<ChatTurn> {
         let reference = self.search.reference();
-        let conversations = &self.search.gateway.conversations;
+        let conversations = &self.search.app.conversations;
         let locked = conversations.lock(reference.locked().clone()).await;
         if let Some((known, notices)) = self.search.repeated(&reference).await? {
             let turn = self.carry_out(&locked, &reference, known, notices, None);
@@ -148,8 +148,8 @@ impl<'a> TurnStart<'a> {
                 let turn = &known.conversation.turns[turn];
                 notices.extend(&turn.notices);
                 let prompt = turn.prompt_id();
-                let Search { gateway, by, .. } = self.search;
-                return ChatTurn::existing(gateway, by, known.session, prompt, notices).await;
+                let Search { app, by, .. } = self.search;
+                return ChatTurn::existing(app, by, known.session, prompt, notices).await;
             }
             Decision::Next { first_new, certain } => {
                 if first_new < self.users.len() - 1 {
@@ -262,7 +262,7 @@ impl<'a> TurnStart<'a> {
             }
             known => known.is_none(),
         };
-        let limit = self.search.gateway.limits.sessions.max_prompt_bytes;
+        let limit = self.search.app.limits.sessions.max_prompt_bytes;
         let system = self.search.request.system.as_deref();
         let last = self.users.len() - 1;
         let mut content = PromptContent {
@@ -280,8 +280,8 @@ impl<'a> TurnStart<'a> {
             (known.session, known.conversation)
         } else {
             let ChatRequest { agent, trace, .. } = self.search.request;
-            let Search { gateway, by, .. } = self.search;
-            let session = create_session(gateway, by, agent.clone(), None, trace.clone()).await?;
+            let Search { app, by, .. } = self.search;
+            let session = create_session(app, by, agent.clone(), None, trace.clone()).await?;
             if let Err(error) = self.select_model(&session).await {
                 // Nothing of a rejected request remains.
                 let _ = session.delete(self.search.by, None, None).await;
@@ -320,8 +320,8 @@ impl<'a> TurnStart<'a> {
             trace: self.search.request.trace.clone(),
             ..PromptRequest::new(blocks)
         };
-        let Search { gateway, by, .. } = self.search;
-        let turn = NewTurn::begin::<ApiError>(gateway, by, &session, prompt, true).await;
+        let Search { app, by, .. } = self.search;
+        let turn = NewTurn::begin::<ApiError>(app, by, &session, prompt, true).await;
         if turn.is_err() && is_new {
             let _ = session.delete(by, None, None).await;
         }
@@ -331,7 +331,7 @@ impl<'a> TurnStart<'a> {
         let prompt = admitted.prompt.prompt_id;
         for notice in &notices {
             tracing::info!(
-                session = %session.id(), prompt = %prompt, history = notice.into_str(),
+                prompt = %prompt, history = notice.into_str(),
                 "the messages of a chat client are not simply the next turn"
             );
         }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::chat_turn::{CancelOnDisconnect, ChatTurn, SESSION_ID};
 use super::message::HISTORY;
 use crate::stream::Encoder;
-use crate::surface::http::{Authorized, Gateway, ascii, turn_feed};
+use crate::surface::http::{AppState, Authorized, ascii, turn_feed};
 use base::types::RequestId;
 use events::api::{Problem, ProblemCode};
 use events::event::{self, ControlFrame, EndReason, EventRef};
@@ -168,7 +168,7 @@ impl<W: TurnWriter> Encoder for TurnEncoder<W> {
 
 /// Streams the turn. `follow`: until its end, and not only its events up to now.
 pub(crate) fn respond<S, W: TurnWriter + 'static>(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<S>,
     turn: ChatTurn,
     encoder: TurnEncoder<W>,
@@ -181,14 +181,14 @@ pub(crate) fn respond<S, W: TurnWriter + 'static>(
         .map(|notice| (HISTORY, notice.into_str()));
     let history = AppendHeaders(notices.collect::<Vec<_>>());
     let feed = turn_feed(
-        gateway,
+        app,
         turn.session,
         turn.prompt,
         turn.first_seq,
         turn.last_seq,
     );
     let encoder = Box::new(encoder);
-    let response = gateway.stream_response(by.admission(), turn.guard, feed, encoder, follow);
+    let response = app.stream_response(by.admission(), turn.guard, feed, encoder, follow);
     (session, history, response).into_response()
 }
 

@@ -32,6 +32,7 @@ required_scopes! {
     CanApprove: Some(Scope::Approve);
     CanFiles: Some(Scope::Files);
     CanFleet: Some(Scope::Fleet);
+    CanMetrics: Some(Scope::Metrics);
     CanAdmin: Some(Scope::Admin);
 }
 

@@ -19,7 +19,8 @@ mod state;
 mod turn;
 
 pub(crate) use authorized::{
-    AccessError, Authorized, CanAdmin, CanApprove, CanFiles, CanFleet, CanPrompt, CanRead, HasKey,
+    AccessError, Authorized, CanAdmin, CanApprove, CanFiles, CanFleet, CanMetrics, CanPrompt,
+    CanRead, HasKey,
 };
 pub(crate) use body::{
     BodyError, BodyLimit, ascii, check_coding, declared_bytes, discard_rest, has_media_type,
@@ -34,5 +35,6 @@ pub(crate) use request::{
 };
 pub use request::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait};
 pub(crate) use socket::{accept_socket, close_frame, send_last};
-pub use state::{Gateway, GatewayParts};
+pub(crate) use state::record_session;
+pub use state::{AppParts, AppState};
 pub(crate) use turn::{NewTurn, call_sign_in, turn_feed};

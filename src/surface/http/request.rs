@@ -19,7 +19,7 @@ use super::authorized::{Authorized, RequiredScope};
 use super::body::{BodyLimit, ReceivedBody, ascii, has_media_type, header_texts, read_body};
 use super::error::{ApiError, Result};
 use super::json;
-use super::state::Gateway;
+use super::state::AppState;
 
 use crate::config::Limits;
 use agents::agent::AgentSpec;
@@ -32,31 +32,31 @@ use workspace::{EntityTags, Precondition};
 /// A request of a principal that has the scope of `S`. `I` has the ids in the path; a malformed id is a 404,
 /// as an unknown id is. A route with query parameters has `Q = Params`.
 pub(crate) struct ApiRequest<S, I = (), Q = NoQuery> {
-    pub(crate) gateway: Gateway,
+    pub(crate) app: AppState,
     pub(crate) by: Authorized<S>,
     pub(crate) ids: I,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) params: Q,
 }
 
-impl<S, I, Q> FromRequestParts<Gateway> for ApiRequest<S, I, Q>
+impl<S, I, Q> FromRequestParts<AppState> for ApiRequest<S, I, Q>
 where
     S: RequiredScope,
     I: DeserializeOwned + Send,
-    Q: FromRequestParts<Gateway, Rejection = ApiError>,
+    Q: FromRequestParts<AppState, Rejection = ApiError>,
 {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, gateway: &Gateway) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self> {
         let by = Authorized::from_parts(parts)?;
-        let ids = Path::from_request_parts(parts, gateway).await;
+        let ids = Path::from_request_parts(parts, app).await;
         let Path(ids) = ids.map_err(|_| ApiError::not_found())?;
         Ok(Self {
-            gateway: gateway.clone(),
+            app: app.clone(),
             by,
             ids,
             trace: trace_context(&parts.headers),
-            params: Q::from_request_parts(parts, gateway).await?,
+            params: Q::from_request_parts(parts, app).await?,
         })
     }
 }
@@ -517,11 +517,11 @@ pub(crate) struct JsonBody<T, S = PlainSize> {
     size: PhantomData<S>,
 }
 
-impl<T: DeserializeOwned, S: MaxSize> FromRequest<Gateway> for JsonBody<T, S> {
+impl<T: DeserializeOwned, S: MaxSize> FromRequest<AppState> for JsonBody<T, S> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self> {
-        let limits = &gateway.limits;
+    async fn from_request(request: Request, app: &AppState) -> Result<Self> {
+        let limits = &app.limits;
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers, &parts.method) {
             let detail = "the body must be application/json";
@@ -539,14 +539,14 @@ impl<T: DeserializeOwned, S: MaxSize> FromRequest<Gateway> for JsonBody<T, S> {
 /// A parsed body of at most `max_body_bytes`, or `None` for a request without a body and for `null`.
 pub(crate) struct OptionalJsonBody<T>(pub(crate) Option<T>);
 
-impl<T: DeserializeOwned> FromRequest<Gateway> for OptionalJsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<AppState> for OptionalJsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self> {
+    async fn from_request(request: Request, app: &AppState) -> Result<Self> {
         if request.body().is_end_stream() {
             return Ok(Self(None));
         }
-        let body: JsonBody<_> = JsonBody::from_request(request, gateway).await?;
+        let body: JsonBody<_> = JsonBody::from_request(request, app).await?;
         Ok(Self(body.value))
     }
 }
@@ -575,14 +575,13 @@ impl<T> SessionPath for (SessionId, T) {
 impl<S, I: SessionPath, Q> ApiRequest<S, I, Q> {
     /// The session of the path. An id of another tenant is unknown.
     pub(crate) async fn open_session(&self) -> Result<SessionHandle> {
-        let sessions = &self.gateway.sessions;
-        Ok(sessions.open(&self.by, self.ids.session()).await?)
+        Ok(self.app.open_session(&self.by, self.ids.session()).await?)
     }
 }
 
 impl<S, Q> ApiRequest<S, AgentName, Q> {
     pub(crate) fn agent(&self) -> Result<Arc<AgentSpec>> {
-        let agent = self.gateway.catalogue.agent(&self.ids);
+        let agent = self.app.catalogue.agent(&self.ids);
         agent.ok_or_else(ApiError::not_found)
     }
 }

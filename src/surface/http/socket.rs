@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 use base::shutdown::Shutdown;
 
@@ -22,8 +23,12 @@ pub(crate) fn accept_socket<F: Future<Output = ()> + Send + 'static>(
     let upgrade = upgrade
         .max_message_size(max_message_bytes)
         .max_frame_size(max_message_bytes);
+    // The log lines of the socket name the request that opened it.
+    let span = Span::current();
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn_client(run(socket))) })
+    upgrade.on_upgrade(move |socket| async move {
+        drop(shutdown.spawn_client(run(socket).instrument(span)));
+    })
 }
 
 /// Sends the last messages of a socket. A client that does not accept them in time counts as disconnected.

@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use tracing::Span;
 
 use super::error::ApiError;
 use crate::auth::{Admission, Policy};
@@ -19,19 +20,21 @@ use agents::agent::CurrentCatalogue;
 use agents::cca::CcaMembers;
 use agents::pool::Pool;
 use base::shutdown::Shutdown;
-use base::types::{Author, Epoch, Ids, KeyedCounts, PrincipalLimits, PromptId, SessionId};
+use base::types::{
+    Author, Epoch, Ids, KeyedCounts, Principal, PrincipalLimits, PromptId, SessionId,
+};
 use events::event::RejectReason;
 use log::audit::{Audit, Counted};
 use log::eventlog::EventLog;
 use sessions::broadcast::{self, Broadcasts};
 use sessions::conversation::{self, Conversations};
-use sessions::session::SessionRegistry;
+use sessions::session::{SessionDirectory, SessionError, SessionHandle};
 use sessions::task::Tasks;
 use sessions::webhooks::Webhooks;
 use wire::fleet::Fleet;
 
-pub struct GatewayParts {
-    pub sessions: SessionRegistry,
+pub struct AppParts {
+    pub sessions: SessionDirectory,
     pub registry: Listing,
     pub catalogue: CurrentCatalogue,
     pub policy: Arc<Policy>,
@@ -45,14 +48,19 @@ pub struct GatewayParts {
     pub shutdown: Shutdown,
 }
 
+/// Names the session of a request in the access log and in the following log lines of the request.
+pub(crate) fn record_session(session: SessionId) {
+    Span::current().record("session", tracing::field::display(session));
+}
+
 #[derive(Clone, derive_more::Debug, derive_more::Deref)]
-#[debug("Gateway")]
-pub struct Gateway(Arc<Shared>);
+#[debug("AppState")]
+pub struct AppState(Arc<Shared>);
 
 #[derive(derive_more::Deref)]
 pub struct Shared {
     #[deref]
-    parts: GatewayParts,
+    parts: AppParts,
     pub(crate) requests: Arc<RequestContext>,
     pub(crate) streams: Streams,
     pub(crate) cca: Arc<CcaMembers>,
@@ -63,8 +71,8 @@ pub struct Shared {
     keep_alive_ticker: KeepAliveTicker,
 }
 
-impl Gateway {
-    pub fn new(parts: GatewayParts) -> Self {
+impl AppState {
+    pub fn new(parts: AppParts) -> Self {
         let requests = Arc::new(RequestContext {
             policy: Arc::clone(&parts.policy),
             ids: parts.ids.clone(),
@@ -123,6 +131,16 @@ impl Gateway {
             epoch: self.epoch(),
             ids: self.ids.clone(),
         }
+    }
+
+    /// Opens the session of a request.
+    pub(crate) async fn open_session(
+        &self,
+        by: &Principal,
+        id: SessionId,
+    ) -> Result<SessionHandle, SessionError> {
+        record_session(id);
+        self.sessions.open(by, id).await
     }
 
     pub(crate) fn audit_forbidden(&self, author: &Author) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::authorized::Authorized;
-use super::state::Gateway;
+use super::state::{AppState, record_session};
 
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
 use agents::agent::{AgentFailure, AgentSpec};
@@ -26,17 +26,18 @@ impl NewTurn {
     /// Checks the limits of the principal and starts the turn. The response of a `held` request is a stream or
     /// waits for the turn.
     pub(crate) async fn begin<E: From<LimitExceeded> + From<PromptError>>(
-        gateway: &Gateway,
+        app: &AppState,
         by: &Principal,
         session: &SessionHandle,
         request: PromptRequest,
         held: bool,
     ) -> Result<Self, E> {
+        record_session(session.id());
         // Acquire the stream before the turn starts: if that failed later, the client would have neither the
         // stream nor the id of the turn.
-        let guard = held.then(|| gateway.streams.acquire(by)).transpose()?;
+        let guard = held.then(|| app.streams.acquire(by, "turn")).transpose()?;
         // A repetition of a request with an idempotency key begins no turn, so the rate does not apply to it.
-        let requests = Arc::clone(&gateway.requests);
+        let requests = Arc::clone(&app.requests);
         let principal = by.clone();
         let count = move || requests.rates.check_prompt(&principal);
         Ok(Self {
@@ -48,7 +49,7 @@ impl NewTurn {
 
 /// `last_seq`: the last event of the turn, if the turn has ended.
 pub(crate) fn turn_feed(
-    gateway: &Gateway,
+    app: &AppState,
     session: SessionHandle,
     prompt: PromptId,
     first_seq: u64,
@@ -57,13 +58,13 @@ pub(crate) fn turn_feed(
     let reader = session.log().reader(Start::After(first_seq - 1));
     Feed {
         turn: Some(TurnFilter { prompt, last_seq }),
-        ..gateway.feed(Source::session(reader, session))
+        ..app.feed(Source::session(reader, session))
     }
 }
 
 /// Calls a sign-in method of the agent, which can wait for a person. `meta` was checked against the agent's entry.
 pub(crate) async fn call_sign_in<S>(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<S>,
     spec: &AgentSpec,
     mut lease: ShortLease,
@@ -72,15 +73,10 @@ pub(crate) async fn call_sign_in<S>(
     trace: Option<&TraceContext>,
 ) -> Result<(), AgentFailure> {
     let sign_in = auth::authenticate(&method_id, meta);
-    let record = SignInRecord::start(
-        &gateway.audit,
-        &by.author(),
-        spec.name.clone(),
-        Some(method_id),
-    );
+    let record = SignInRecord::start(&app.audit, &by.author(), spec.name.clone(), Some(method_id));
     let login = lease.version().login_method();
     let params = with_trace(&sign_in, trace);
-    let timeout = gateway.limits.http.sign_in_timeout;
+    let timeout = app.limits.http.sign_in_timeout;
     let called = lease.call(login, &params, timeout).await;
     record.end(called.is_ok());
     called?;

@@ -16,7 +16,7 @@ use crate::surface::chat::{
     text_part,
 };
 use crate::surface::http::{
-    AnyQuery, ApiError, ApiRequest, Authorized, CanPrompt, Gateway, JsonBody, Result, WholeHistory,
+    AnyQuery, ApiError, ApiRequest, AppState, Authorized, CanPrompt, JsonBody, Result, WholeHistory,
 };
 use base::types::{AgentName, SessionId};
 use events::api::{CreateTask, Problem, ProblemCode};
@@ -27,13 +27,13 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: JsonBody<CompletionBody, WholeHistory>,
 ) -> Result<Response> {
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let body = body.value;
     body.check()?;
-    let (agent, model) = models::select(&gateway, &body.model)?;
+    let (agent, model) = models::select(&app, &body.model)?;
     if body.is_side_job(&headers) {
-        return run_side_job(&gateway, &by, agent, &body).await;
+        return run_side_job(&app, &by, agent, &body).await;
     }
     let chat = ChatRequest {
         model,
@@ -43,30 +43,30 @@ pub(super) async fn create(
         is_retry: is_retry(&headers),
         ..ChatRequest::new(agent, "openai-chat", body.messages(), &headers)?
     };
-    let turn = chat.begin(&gateway, &by).await?;
+    let turn = chat.begin(&app, &by).await?;
     let session = turn.session.id();
     let options = Options {
         id: format!("chatcmpl-{session}_{}", turn.prompt),
         model: body.model.clone(),
         streamed: body.stream == Some(true),
         includes_usage: body.includes_usage(),
-        link: session_link(&gateway, &headers, session),
+        link: session_link(&app, &headers, session),
         notices: turn.notices.clone(),
     };
-    let connected = turn.cancel_on_disconnect(&gateway);
+    let connected = turn.cancel_on_disconnect(&app);
     if !options.streamed
-        && let Some(failed) = turn.failed_early(&gateway).await?
+        && let Some(failed) = turn.failed_early(&app).await?
     {
         return Ok(failed);
     }
     let encoder =
         TurnEncoder::new(CompletionWriter::new(options)).cancels_on_disconnect(Some(connected));
-    Ok(respond(&gateway, &by, turn, encoder, true))
+    Ok(respond(&app, &by, turn, encoder, true))
 }
 
-fn session_link(gateway: &Gateway, headers: &HeaderMap, session: SessionId) -> String {
+fn session_link(app: &AppState, headers: &HeaderMap, session: SessionId) -> String {
     let host = text_of(headers, "host").unwrap_or_default();
-    let public = gateway.policy.options.public_url.as_ref();
+    let public = app.policy.options.public_url.as_ref();
     let url = public.map_or_else(|| format!("http://{host}"), ToString::to_string);
     format!("{url}/#/s/{session}")
 }
@@ -74,7 +74,7 @@ fn session_link(gateway: &Gateway, headers: &HeaderMap, session: SessionId) -> S
 const DEADLINE: Duration = Duration::from_mins(1);
 
 async fn run_side_job(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<CanPrompt>,
     agent: AgentName,
     body: &CompletionBody,
@@ -93,17 +93,17 @@ async fn run_side_job(
         parent_task: None,
         token_budget: None,
         metadata: None,
-        deadline: Some(gateway.ids.now().after(DEADLINE)),
+        deadline: Some(app.ids.now().after(DEADLINE)),
         callback_url: None,
         permissions: None,
         cwd: None,
     };
-    gateway.requests.rates.check_prompt(by)?;
-    let _guard = gateway.streams.acquire(by)?;
-    let created = gateway.tasks.create(by, request, blocks, None).await?;
+    app.requests.rates.check_prompt(by)?;
+    let _guard = app.streams.acquire(by, "chat")?;
+    let created = app.tasks.create(by, request, blocks, None).await?;
     let id = created.response.task_id;
-    gateway.tasks.wait_ended(&by.tenant, id, DEADLINE).await;
-    let task = gateway.tasks.get(&by.tenant, id).await;
+    app.tasks.wait_ended(&by.tenant, id, DEADLINE).await;
+    let task = app.tasks.get(&by.tenant, id).await;
     let task = task.map_err(ApiError::internal)?;
     let result = task.and_then(|task| task.result);
     let Some(result) = result.filter(|result| result.success) else {
@@ -117,9 +117,9 @@ async fn run_side_job(
         return Err(problem.into());
     };
     let answer = json!({
-        "id": format!("chatcmpl-{}", gateway.ids.session()),
+        "id": format!("chatcmpl-{}", app.ids.session()),
         "object": "chat.completion",
-        "created": gateway.ids.now().as_millis() / 1000,
+        "created": app.ids.now().as_millis() / 1000,
         "model": body.model,
         "choices": [{ "index": 0, "finish_reason": "stop", "logprobs": null,
             "message": { "role": "assistant", "content": result.output, "refusal": null } }],

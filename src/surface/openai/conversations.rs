@@ -10,7 +10,7 @@ use super::items::TurnItems;
 use super::models;
 use crate::surface::chat::create_session;
 use crate::surface::http::{
-    AnyQuery, ApiError, ApiRequest, CanPrompt, CanRead, Gateway, JsonBody, Result, WholeHistory,
+    AnyQuery, ApiError, ApiRequest, AppState, CanPrompt, CanRead, JsonBody, Result, WholeHistory,
 };
 use base::types::{AgentName, Principal, PromptId};
 use events::api::ProblemCode;
@@ -34,11 +34,9 @@ fn unknown_conversation() -> ApiError {
     )
 }
 
-async fn open(gateway: &Gateway, by: &Principal, id: &str) -> Result<SessionHandle> {
+async fn open(app: &AppState, by: &Principal, id: &str) -> Result<SessionHandle> {
     let id = id.strip_prefix("conv_").and_then(|id| id.parse().ok());
-    let session = gateway
-        .sessions
-        .open(by, id.ok_or_else(unknown_conversation)?);
+    let session = app.open_session(by, id.ok_or_else(unknown_conversation)?);
     Ok(session.await?)
 }
 
@@ -56,23 +54,23 @@ pub(super) async fn create(
     request: ApiRequest<CanPrompt, (), AnyQuery>,
     body: JsonBody<ConversationBody, WholeHistory>,
 ) -> Result<Json<Value>> {
-    let gateway = request.gateway;
+    let app = request.app;
     let body = body.value;
     if body.items.is_some_and(|items| !items.is_empty()) {
         let detail = "a conversation begins without items; send them as the input of a response";
         return Err(ApiError::invalid("/items", detail));
     }
-    let agent = agent_of(&gateway, body.metadata.as_ref())?;
-    let session = create_session(&gateway, &request.by, agent, body.metadata, request.trace);
+    let agent = agent_of(&app, body.metadata.as_ref())?;
+    let session = create_session(&app, &request.by, agent, body.metadata, request.trace);
     conversation(&session.await?).await
 }
 
-fn agent_of(gateway: &Gateway, metadata: Option<&Map<String, Value>>) -> Result<AgentName> {
+fn agent_of(app: &AppState, metadata: Option<&Map<String, Value>>) -> Result<AgentName> {
     if let Some(model) = metadata.and_then(|metadata| metadata.get(MODEL)) {
-        let (agent, _) = models::select(gateway, model.as_str().unwrap_or_default())?;
+        let (agent, _) = models::select(app, model.as_str().unwrap_or_default())?;
         return Ok(agent);
     }
-    let agents = gateway.catalogue.load();
+    let agents = app.catalogue.load();
     let mut names = agents.agents().map(|agent| agent.name.clone());
     match (names.next(), names.next()) {
         (Some(only), None) => Ok(only),
@@ -84,7 +82,7 @@ fn agent_of(gateway: &Gateway, metadata: Option<&Map<String, Value>>) -> Result<
 }
 
 pub(super) async fn get(request: ApiRequest<CanRead, String, AnyQuery>) -> Result<Json<Value>> {
-    let session = open(&request.gateway, &request.by, &request.ids).await?;
+    let session = open(&request.app, &request.by, &request.ids).await?;
     conversation(&session).await
 }
 
@@ -92,7 +90,7 @@ pub(super) async fn delete(
     request: ApiRequest<CanPrompt, String, AnyQuery>,
 ) -> Result<Json<Value>> {
     let id = request.ids;
-    let session = open(&request.gateway, &request.by, &id).await?;
+    let session = open(&request.app, &request.by, &id).await?;
     session.delete(&request.by, None, request.trace).await?;
     Ok(Json(
         json!({ "id": id, "object": "conversation.deleted", "deleted": true }),
@@ -137,7 +135,7 @@ impl<G: Send + Sync> FromRequestParts<G> for ItemQuery {
 
 pub(super) async fn items(request: ApiRequest<CanRead, String, ItemQuery>) -> Result<Json<Value>> {
     let query = request.params;
-    let session = open(&request.gateway, &request.by, &request.ids).await?;
+    let session = open(&request.app, &request.by, &request.ids).await?;
     let agent = session.snapshot().await?.agent.to_string();
     let newest = session.query().prompts(None, 1).await?.prompts;
     let newest = newest.first().map_or(0, |turn| turn.prompt_id.number());

@@ -25,9 +25,9 @@ use axum::Router;
 use axum::routing::{get, post};
 
 use super::chat::{ErrorFormat, with_layers};
-use crate::surface::http::Gateway;
+use crate::surface::http::AppState;
 
-pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
+pub(super) fn router(app: &AppState) -> Router<AppState> {
     let routes = Router::new()
         .route("/openai/v1/models", get(models::list))
         .route("/openai/v1/models/{*model}", get(models::get))
@@ -51,5 +51,5 @@ pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
             "/openai/v1/conversations/{conversation}/items",
             get(conversations::items),
         );
-    with_layers(routes, gateway, ErrorFormat::Json)
+    with_layers(routes, app, ErrorFormat::Json)
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use serde::Serialize;
 
 use crate::surface::chat::ModelOption;
-use crate::surface::http::{AnyQuery, ApiError, ApiRequest, CanRead, Gateway, Result};
+use crate::surface::http::{AnyQuery, ApiError, ApiRequest, AppState, CanRead, Result};
 use base::types::{AgentName, Principal};
 use events::api::ProblemCode;
 use sessions::session::{ListQuery, SessionError};
@@ -34,11 +34,11 @@ const fn model(id: String) -> Model {
 }
 
 pub(super) async fn list(request: ApiRequest<CanRead, (), AnyQuery>) -> Result<Json<ModelList>> {
-    let agents = request.gateway.catalogue.load();
+    let agents = request.app.catalogue.load();
     let mut data = Vec::new();
     for agent in agents.agents() {
         data.push(model(agent.name.to_string()));
-        for value in offered(&request.gateway, &request.by, &agent.name).await? {
+        for value in offered(&request.app, &request.by, &agent.name).await? {
             data.push(model(format!("{}/{value}", agent.name)));
         }
     }
@@ -48,18 +48,18 @@ pub(super) async fn list(request: ApiRequest<CanRead, (), AnyQuery>) -> Result<J
     }))
 }
 
-async fn offered(gateway: &Gateway, by: &Principal, agent: &AgentName) -> Result<Vec<String>> {
+async fn offered(app: &AppState, by: &Principal, agent: &AgentName) -> Result<Vec<String>> {
     let query = ListQuery {
         agent: Some(agent.clone()),
         limit: 1,
         tasks: true,
         ..ListQuery::default()
     };
-    let sessions = gateway.sessions.list(by, &query).await?.sessions;
+    let sessions = app.sessions.list(by, &query).await?.sessions;
     let Some(newest) = sessions.first() else {
         return Ok(Vec::new());
     };
-    let session = match gateway.sessions.open(by, newest.session_id).await {
+    let session = match app.sessions.open(by, newest.session_id).await {
         Ok(session) => session.snapshot().await?,
         // It was deleted meanwhile.
         Err(SessionError::NoSuchSession) => return Ok(Vec::new()),
@@ -70,9 +70,9 @@ async fn offered(gateway: &Gateway, by: &Principal, agent: &AgentName) -> Result
 }
 
 pub(super) async fn get(request: ApiRequest<CanRead, String, AnyQuery>) -> Result<Json<Model>> {
-    let (agent, value) = select(&request.gateway, &request.ids)?;
+    let (agent, value) = select(&request.app, &request.ids)?;
     if let Some(value) = value {
-        let offered = offered(&request.gateway, &request.by, &agent).await?;
+        let offered = offered(&request.app, &request.by, &agent).await?;
         if !offered.contains(&value) {
             return Err(unknown_model());
         }
@@ -86,12 +86,12 @@ fn unknown_model() -> ApiError {
     ApiError::new(ProblemCode::NotFound, detail)
 }
 
-pub(super) fn select(gateway: &Gateway, id: &str) -> Result<(AgentName, Option<String>)> {
+pub(super) fn select(app: &AppState, id: &str) -> Result<(AgentName, Option<String>)> {
     let (name, model) = match id.split_once('/') {
         Some((name, model)) => (name, Some(model.to_owned())),
         None => (id, None),
     };
     let agent: Option<AgentName> = name.parse().ok();
-    let agent = agent.filter(|name| gateway.catalogue.agent(name).is_some());
+    let agent = agent.filter(|name| app.catalogue.agent(name).is_some());
     Ok((agent.ok_or_else(unknown_model)?, model))
 }

@@ -19,7 +19,7 @@ use crate::surface::chat::{
     TurnEncoder, file_block, media_block, resource_link, respond, text_part,
 };
 use crate::surface::http::{
-    AnyQuery, ApiError, ApiRequest, Authorized, CanPrompt, CanRead, Gateway, JsonBody, Result,
+    AnyQuery, ApiError, ApiRequest, AppState, Authorized, CanPrompt, CanRead, JsonBody, Result,
     WholeHistory,
 };
 use base::types::SessionId;
@@ -33,26 +33,26 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: JsonBody<ResponseBody, WholeHistory>,
 ) -> Result<Response> {
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let body = body.value;
     body.check()?;
-    let (agent, model) = models::select(&gateway, &body.model)?;
+    let (agent, model) = models::select(&app, &body.model)?;
     let previous = body.previous().map(str::parse::<ResponseId>).transpose();
     let previous = previous.map_err(|_| unknown_response())?;
     if let Some(previous) = previous {
         // The session must exist, and the turn must be one of it.
-        open(&gateway, &by, previous).await?;
+        open(&app, &by, previous).await?;
     }
     let answers = body.answers()?;
     if !answers.is_empty() {
-        let continued = Continued::with(&gateway, &by, &answers).await?;
+        let continued = Continued::with(&app, &by, &answers).await?;
         let number = continued.permissions + 1;
-        return respond_to(&gateway, &by, continued.turn, number, &body).await;
+        return respond_to(&app, &by, continued.turn, number, &body).await;
     }
     let earlier = body.earlier_answers()?;
     if !earlier.is_empty() {
-        drop(Continued::with(&gateway, &by, &earlier).await?);
+        drop(Continued::with(&app, &by, &earlier).await?);
     }
     let chat = ChatRequest {
         model,
@@ -67,8 +67,8 @@ pub(super) async fn create(
         is_retry: is_retry(&headers),
         ..ChatRequest::new(agent, "openai-responses", body.messages(), &headers)?
     };
-    let turn = chat.begin(&gateway, &by).await?;
-    respond_to(&gateway, &by, turn, 1, &body).await
+    let turn = chat.begin(&app, &by).await?;
+    respond_to(&app, &by, turn, 1, &body).await
 }
 
 /// Reads a response, also as a stream: `?stream=true`, with `starting_after` for the frames after a number.
@@ -90,8 +90,8 @@ pub(super) async fn get(
     } else {
         Form::Now
     };
-    let turn = open(&request.gateway, &request.by, id).await?;
-    stream(&request.gateway, &request.by, turn, id, form, None).await
+    let turn = open(&request.app, &request.by, id).await?;
+    stream(&request.app, &request.by, turn, id, form, None).await
 }
 
 /// The input of a response: a message, or the answer to the request that the response before it ended with.
@@ -99,8 +99,7 @@ pub(super) async fn input_items(
     request: ApiRequest<CanRead, String, AnyQuery>,
 ) -> Result<Json<Value>> {
     let id: ResponseId = request.ids.parse().map_err(|_| unknown_response())?;
-    let sessions = &request.gateway.sessions;
-    let session = sessions.open(&request.by, id.session).await?;
+    let session = request.app.open_session(&request.by, id.session).await?;
     let range = session.query().prompt_range(id.prompt).await?;
     let range = range.ok_or_else(unknown_response)?;
     let agent = session.snapshot().await?.agent.to_string();
@@ -114,14 +113,14 @@ pub(super) async fn input_items(
 
 pub(super) async fn cancel(request: ApiRequest<CanPrompt, String, AnyQuery>) -> Result<Response> {
     let id: ResponseId = request.ids.parse().map_err(|_| unknown_response())?;
-    let turn = open(&request.gateway, &request.by, id).await?;
+    let turn = open(&request.app, &request.by, id).await?;
     let cancelled = turn
         .session
         .cancel(Some(id.prompt), CancelCause::Person, None);
     cancelled.await?;
     turn.session.wait_ended(id.prompt, CANCEL_WAIT).await?;
-    let turn = open(&request.gateway, &request.by, id).await?;
-    stream(&request.gateway, &request.by, turn, id, Form::Now, None).await
+    let turn = open(&request.app, &request.by, id).await?;
+    stream(&request.app, &request.by, turn, id, Form::Now, None).await
 }
 
 fn unknown_response() -> ApiError {
@@ -131,13 +130,13 @@ fn unknown_response() -> ApiError {
     )
 }
 
-async fn open<S>(gateway: &Gateway, by: &Authorized<S>, id: ResponseId) -> Result<ChatTurn> {
-    let session = gateway.sessions.open(by, id.session).await?;
-    ChatTurn::existing(gateway, by, session, id.prompt, Vec::new()).await
+async fn open<S>(app: &AppState, by: &Authorized<S>, id: ResponseId) -> Result<ChatTurn> {
+    let session = app.sessions.open(by, id.session).await?;
+    ChatTurn::existing(app, by, session, id.prompt, Vec::new()).await
 }
 
 async fn respond_to(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<CanPrompt>,
     turn: ChatTurn,
     number: u32,
@@ -154,17 +153,17 @@ async fn respond_to(
         (false, true) => Form::Now,
         (false, false) => Form::Whole,
     };
-    let connected = (!background).then(|| turn.cancel_on_disconnect(gateway));
+    let connected = (!background).then(|| turn.cancel_on_disconnect(app));
     if form == Form::Whole
-        && let Some(failed) = turn.failed_early(gateway).await?
+        && let Some(failed) = turn.failed_early(app).await?
     {
         return Ok(failed);
     }
-    stream(gateway, by, turn, id, form, connected).await
+    stream(app, by, turn, id, form, connected).await
 }
 
 async fn stream<S>(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Authorized<S>,
     turn: ChatTurn,
     id: ResponseId,
@@ -180,7 +179,7 @@ async fn stream<S>(
     };
     let encoder =
         TurnEncoder::new(ResponseWriter::new(head, form)).cancels_on_disconnect(connected);
-    Ok(respond(gateway, by, turn, encoder, form != Form::Now))
+    Ok(respond(app, by, turn, encoder, form != Form::Now))
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,19 +1,21 @@
-//! The OpenAPI document, Swagger UI, the page that documents the problem codes, the guides and the reference. All of it
-//! works offline.
+//! The OpenAPI document, Swagger UI, the page that documents the problem codes, the guides and the reference with an index.
+//! All of it works offline.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::sync::{Arc, LazyLock};
 
 use axum::Extension;
 use axum::extract::Path;
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect, Response};
+use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, header};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use utoipa_swagger_ui::Config;
 
 use super::openapi;
-use crate::surface::http::{ApiError, Result, embedded, etag, revalidated};
+use crate::surface::http::{ApiError, Result, accepts_encoding, embedded, etag, revalidated};
 use events::api::{ProblemCode, PublicPath};
 
 #[derive(RustEmbed)]
@@ -46,15 +48,57 @@ pub(super) async fn index_without_slash() -> Redirect {
     Redirect::permanent("/docs/")
 }
 
-pub(super) async fn index() -> Result<Response> {
-    serve_file("index.html")
+/// The sections about guides and reference in the index of the documentation, with its tables as lists.
+pub(super) async fn index() -> Response {
+    static PAGE: LazyLock<String> = LazyLock::new(|| {
+        let mut page = page_head("Documentation of acp-gateway");
+        page += "<p><a href=\"api\">REST API</a>, <a href=\"problems\">problem codes</a></p>\n";
+        let index = include_str!("../../../docs/README.md");
+        for section in index
+            .split("\n## ")
+            .filter(|text| text.contains("](guides/") || text.contains("](reference/"))
+        {
+            let (title, rows) = section.split_once('\n').unwrap_or((section, ""));
+            write!(page, "<h2>{title}</h2>\n<ul>\n").expect("writing to a string cannot fail");
+            for row in rows.lines().filter_map(|row| row.strip_prefix("| [")) {
+                page += &list_item(row).unwrap_or_default();
+            }
+            page += "</ul>\n";
+        }
+        page
+    });
+    html(&PAGE)
 }
 
-pub(super) async fn file(Path(name): Path<String>) -> Result<Response> {
-    serve_file(&name)
+/// The list item of a row `[Title](path) | text |`, without its first character.
+fn list_item(row: &str) -> Option<String> {
+    let (title, row) = row.split_once("](")?;
+    let (path, text) = row.split_once(") | ")?;
+    let text = render_code_spans(text.trim_end_matches(" |"));
+    Some(format!("<li><a href=\"{path}\">{title}</a>: {text}</li>\n"))
 }
 
-fn serve_file(name: &str) -> Result<Response> {
+fn page_head(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<h1>{title}</h1>\n"
+    )
+}
+
+fn html(page: &'static str) -> Response {
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    embedded(Cow::Borrowed(page.as_bytes()), kind)
+}
+
+/// Swagger UI, whose other files are beside it.
+pub(super) async fn api(headers: HeaderMap) -> Result<Response> {
+    serve_file("index.html", &headers)
+}
+
+pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response> {
+    serve_file(&name, &headers)
+}
+
+fn serve_file(name: &str, headers: &HeaderMap) -> Result<Response> {
     static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
         let config = Config::from("../openapi.json");
         Arc::new(config.validator_url("none").deep_linking(true))
@@ -63,14 +107,23 @@ fn serve_file(name: &str) -> Result<Response> {
         .map_err(|error| ApiError::internal(error.to_string()))?
         .ok_or_else(ApiError::not_found)?;
     let kind = HeaderValue::try_from(file.content_type).map_err(ApiError::internal)?;
+    let accepts_gzip = accepts_encoding(headers, "gzip");
+    let is_compressed = file.gzpipped && accepts_gzip;
+    let content = if file.gzpipped && !accepts_gzip {
+        let mut plain = Vec::new();
+        let unpacked = GzDecoder::new(&*file.bytes).read_to_end(&mut plain);
+        unpacked.map_err(|error| ApiError::internal(error.to_string()))?;
+        Cow::Owned(plain)
+    } else {
+        file.bytes
+    };
     let headers = [
         (header::CACHE_CONTROL, "max-age=3600"),
         (header::CONTENT_SECURITY_POLICY, PAGE_CSP),
+        (header::VARY, "accept-encoding"),
     ];
-    let encoding = file
-        .gzpipped
-        .then_some([(header::CONTENT_ENCODING, "gzip")]);
-    Ok((headers, encoding, embedded(file.bytes, kind)).into_response())
+    let encoding = is_compressed.then_some([(header::CONTENT_ENCODING, "gzip")]);
+    Ok((headers, encoding, embedded(content, kind)).into_response())
 }
 
 pub(super) async fn guide(Path(name): Path<String>, headers: HeaderMap) -> Result<Response> {
@@ -90,13 +143,11 @@ fn markdown(page: Option<EmbeddedFile>, headers: &HeaderMap) -> Result<Response>
 }
 
 /// The target of the `type` of a problem, generated from the table of codes.
-pub(super) async fn problems() -> Html<&'static str> {
+pub(super) async fn problems() -> Response {
     static PAGE: LazyLock<String> = LazyLock::new(|| {
-        let mut page = String::from(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Problems of acp-gateway</title>\n\
-             <h1>Problems</h1>\n<p>Every error response is a problem (RFC 9457). Programs should use its <code>code</code>. \
-             If a problem is <em>retryable</em>, the same request may succeed later.</p>\n",
-        );
+        let mut page = page_head("Problems of acp-gateway");
+        page += "<p>Every error response is a problem (RFC 9457). Programs should use its <code>code</code>. \
+             If a problem is <em>retryable</em>, the same request may succeed later.</p>\n";
         for code in ProblemCode::ALL {
             let retryable = if code.retryable() { ", retryable" } else { "" };
             write!(
@@ -111,7 +162,7 @@ pub(super) async fn problems() -> Html<&'static str> {
         }
         page
     });
-    Html(&PAGE)
+    html(&PAGE)
 }
 
 fn render_code_spans(text: &str) -> String {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::negotiate::Representation;
 use crate::auth::Admission;
 use crate::stream::{Encoder, EventTypes, Feed, Ndjson, Page, PageState, Sse};
-use crate::surface::http::{ApiError, Gateway, LastEventId, Params, PreferenceApplied, Result};
+use crate::surface::http::{ApiError, AppState, LastEventId, Params, PreferenceApplied, Result};
 use base::types::{Epoch, EventId, Position};
 use events::api::Problem;
 use events::event::ResetReason;
@@ -116,15 +116,15 @@ fn parse_types(text: &str) -> Result<EventTypes> {
 /// Returns a page of at most `limit` events. With `wait`, an empty page is held until an event passes the
 /// filter, the time expires, or a drain starts. Fails if the key ends.
 pub(crate) async fn page_response(
-    gateway: &Gateway,
+    app: &AppState,
     admission: &Admission,
     mut feed: Feed,
     limit: usize,
     wait: Option<Duration>,
 ) -> Result<Response> {
-    let mut page = Page::new(&feed, limit, gateway.limits.sessions.max_page_bytes);
+    let mut page = Page::new(&feed, limit, app.limits.sessions.max_page_bytes);
     let deadline = wait.map(|wait| Instant::now() + wait);
-    let was_draining = gateway.shutdown.is_draining();
+    let was_draining = app.shutdown.is_draining();
     let mut key_ended = pin!(admission.wait_key_ended());
     let mut caught_up = false;
     let more = loop {
@@ -139,8 +139,8 @@ pub(crate) async fn page_response(
                 biased;
                 // The problem has a retry delay. Without it, a client that polls again would loop during the
                 // drain.
-                () = gateway.shutdown.drain_started(), if was_draining => return Err(ApiError::draining()),
-                () = gateway.shutdown.drain_started() => break false,
+                () = app.shutdown.drain_started(), if was_draining => return Err(ApiError::draining()),
+                () = app.shutdown.drain_started() => break false,
                 () = key_ended.as_mut() => return Err(Problem::key_ended().into()),
                 // The timer precedes the events, because events that a filter drops may arrive without a
                 // pause.

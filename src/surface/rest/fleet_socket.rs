@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::auth::Admission;
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
-use crate::surface::http::{Gateway, close_frame, send_last};
+use crate::surface::http::{AppState, close_frame, send_last};
 use agents::cca::CcaConnection;
 use base::types::{AgentName, QueuedLine};
 use wire::fleet::{
@@ -23,7 +23,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct FleetSocket {
-    pub(crate) gateway: Gateway,
+    pub(crate) app: AppState,
     pub(crate) admission: Arc<Admission>,
     pub(crate) key: MemberKey,
     pub(crate) cca: Option<(CcaConnection, MemberInfo)>,
@@ -83,7 +83,7 @@ impl FleetSocket {
         if let End::Closed(code, reason) = &end {
             joined.ends(reason.clone());
             if *code == REMOVED {
-                self.gateway.cca.forget(joined.member.name());
+                self.app.cca.forget(joined.member.name());
             }
         }
         Err(end)
@@ -102,7 +102,7 @@ impl FleetSocket {
         let link = Link { joined, codec };
         let welcome = codec.outgoing(Member::welcome())?;
         link.pass(socket, welcome, clock()).await?;
-        let shutdown = &self.gateway.shutdown;
+        let shutdown = &self.app.shutdown;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut heard = Instant::now();
         let mut key_ended = std::pin::pin!(self.admission.wait_key_ended());
@@ -150,9 +150,9 @@ impl FleetSocket {
 
     fn join(&self, hello: Hello) -> Result<Joined, End> {
         let name = hello.name.clone();
-        let joined = check_name(&self.gateway, &name, &self.key).and_then(|()| {
-            let joined = self.gateway.fleet.join(hello, &self.key);
-            joined.map_err(|error| rejected(&self.gateway, &name, &self.key, error.to_string()))
+        let joined = check_name(&self.app, &name, &self.key).and_then(|()| {
+            let joined = self.app.fleet.join(hello, &self.key);
+            joined.map_err(|error| rejected(&self.app, &name, &self.key, error.to_string()))
         });
         let joined = joined.map_err(|reason| End::Closed(close_code::POLICY, reason))?;
         tracing::info!(member = %joined.member.name(), key = %self.key.name, state = "connected", "a member of the fleet connected");
@@ -160,28 +160,24 @@ impl FleetSocket {
     }
 }
 
-pub(crate) fn check_name(
-    gateway: &Gateway,
-    name: &AgentName,
-    key: &MemberKey,
-) -> Result<(), String> {
-    let configured = gateway.catalogue.agent(name);
+pub(crate) fn check_name(app: &AppState, name: &AgentName, key: &MemberKey) -> Result<(), String> {
+    let configured = app.catalogue.agent(name);
     let checked = if configured.is_some_and(|spec| !spec.is_member()) {
         Err("an agent of the configuration has this name; use another one".to_owned())
     } else {
-        let fleet = &gateway.fleet;
+        let fleet = &app.fleet;
         fleet.check(name, key).map_err(|error| error.to_string())
     };
-    checked.map_err(|reason| rejected(gateway, name, key, reason))
+    checked.map_err(|reason| rejected(app, name, key, reason))
 }
 
 pub(crate) fn rejected(
-    gateway: &Gateway,
+    app: &AppState,
     name: &AgentName,
     key: &MemberKey,
     reason: String,
 ) -> String {
-    gateway.fleet.rejected(name, &key.name, reason.clone());
+    app.fleet.rejected(name, &key.name, reason.clone());
     reason
 }
 

@@ -15,29 +15,29 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::negotiate::{Representation, negotiate};
-use crate::server::{InternalError, RequestId, event_response};
+use crate::server::{InternalError, RequestId, SharedBody, event_response};
 use crate::stream::{Encoder, Sse, retry_delay};
 use crate::surface::http::{
-    ApiError, FailedResponse, Gateway, accepts_encoding, method_not_allowed, panic_response,
+    ApiError, AppState, FailedResponse, accepts_encoding, method_not_allowed, panic_response,
 };
 use base::shutdown::Shutdown;
 use base::types::Ids;
 use events::api::{Problem, ProblemCode, PublicPath};
 use events::event::{ControlFrame, ProblemFrame};
 
-pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<Gateway> {
+pub(crate) fn with_layers(router: Router<AppState>, app: &AppState) -> Router<AppState> {
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(panic_response))
-        .layer(from_fn_with_state(gateway.clone(), respond))
+        .layer(from_fn_with_state(app.clone(), respond))
 }
 
 async fn not_found() -> ApiError {
     ApiError::new(ProblemCode::NotFound, "no route matches this path")
 }
 
-async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+async fn respond(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let public = request.extensions().get::<PublicPath>().cloned();
     let streams = wants_stream(&request);
@@ -47,7 +47,7 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
         None => path.to_owned(),
     };
     let compresses = is_requested(request.method(), request.headers());
-    let mut response = gateway.admit(request, next).await;
+    let mut response = app.admit(request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
         let problem = Problem {
@@ -56,11 +56,11 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
         };
         // A client without an accepted key gets the status: it has no stream to return to.
         if streams && !error.is_of_admission() && is_transient(response.status()) {
-            return problem_stream(&problem, &gateway.ids);
+            return problem_stream(&problem, &app.ids);
         }
         write_problem(&mut response, &problem);
     }
-    compress(response, compresses, &gateway.shutdown).await
+    compress(response, compresses, &app.shutdown).await
 }
 
 /// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from
@@ -141,6 +141,7 @@ pub(super) async fn compress(response: Response, requested: bool, shutdown: &Shu
     let Ok(compressed) = compressed else {
         return Response::from_parts(parts, Body::from(plain));
     };
+    parts.extensions.remove::<SharedBody>();
     let headers = &mut parts.headers;
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(compressed.len()));
@@ -148,16 +149,21 @@ pub(super) async fn compress(response: Response, requested: bool, shutdown: &Shu
     Response::from_parts(parts, Body::from(compressed))
 }
 
-/// Whether the response is JSON of the API, in memory. A part of a file, and a file that a client may read in parts, has the
-/// bytes of the file.
+/// Whether the response is JSON of the API or a text of the documentation, in memory. A part of a file, and a file that a
+/// client may read in parts, has the bytes of the file.
 fn is_compressible(response: &Response) -> bool {
     let headers = response.headers();
     let media_type = headers.get(header::CONTENT_TYPE);
-    let is_json = media_type.is_some_and(|media| media.as_bytes().starts_with(b"application/json"));
+    let media_type = media_type.map_or(&b""[..], HeaderValue::as_bytes);
+    let is_embedded = response.extensions().get::<SharedBody>().is_some();
+    let is_text = media_type.starts_with(b"application/json")
+        || is_embedded && media_type.starts_with(b"text/");
     let size = response.body().size_hint().exact();
-    is_json
+    is_text
         && response.status() == StatusCode::OK
         && !headers.contains_key(header::CONTENT_ENCODING)
+        // The route has selected the form of its file.
+        && !headers.contains_key(header::VARY)
         && !headers.contains_key(header::ACCEPT_RANGES)
         && size.is_some_and(|size| (MIN_BYTES..=MAX_BYTES).contains(&size))
 }

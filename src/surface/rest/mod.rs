@@ -23,16 +23,18 @@ pub mod wire;
 use axum::Router;
 use axum::routing::get;
 
-use crate::surface::http::Gateway;
+use crate::surface::http::AppState;
 
 pub(super) use layers::with_layers;
 pub use openapi::document_json;
+pub(crate) use routes::local_metrics;
 
-pub(super) fn routes() -> Router<Gateway> {
+pub(super) fn routes() -> Router<AppState> {
     let (api, _) = routes::api_router().split_for_parts();
     api.route("/openapi.json", get(docs::openapi))
         .route("/docs", get(docs::index_without_slash))
         .route("/docs/", get(docs::index))
+        .route("/docs/api", get(docs::api))
         .route("/docs/problems", get(docs::problems))
         .route("/docs/{file}", get(docs::file))
         .route("/docs/guides/{page}", get(docs::guide))

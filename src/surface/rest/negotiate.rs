@@ -17,6 +17,8 @@ pub enum Representation {
     Text,
     /// Text as a process wrote it.
     Raw,
+    /// Metrics in the format that OpenMetrics defines.
+    OpenMetrics,
 }
 
 impl Representation {
@@ -28,6 +30,7 @@ impl Representation {
             Self::Markdown => "text/markdown",
             Self::Text => "text/plain",
             Self::Raw => "application/octet-stream",
+            Self::OpenMetrics => "application/openmetrics-text",
         }
     }
 

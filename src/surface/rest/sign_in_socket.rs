@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::auth::Admission;
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
-use crate::surface::http::{Gateway, send_last};
+use crate::surface::http::{AppState, send_last};
 use agents::agent::Terminal;
 use agents::pool::SignIn;
 use children::{PtyChild, PtySize};
@@ -28,7 +28,7 @@ const TOO_LONG: &str = "the sign-in did not complete in time";
 const READ_BYTES: usize = 16 << 10;
 
 pub(crate) struct SignInSocket {
-    pub(crate) gateway: Gateway,
+    pub(crate) app: AppState,
     pub(crate) sign_in: SignIn,
     pub(crate) record: SignInRecord,
     pub(crate) admission: Arc<Admission>,
@@ -76,8 +76,8 @@ impl SignInSocket {
     }
 
     async fn relay(&mut self, socket: &mut WebSocket) -> Result<Infallible, End> {
-        let limits = Arc::clone(&self.gateway.limits);
-        let shutdown = self.gateway.shutdown.clone();
+        let limits = Arc::clone(&self.app.limits);
+        let shutdown = self.app.shutdown.clone();
         // The future is created once, because each new one looks up all keys.
         let mut key_ended = pin!(self.admission.wait_key_ended());
         let mut timed_out = pin!(sleep_until(Instant::now() + limits.http.sign_in_timeout));

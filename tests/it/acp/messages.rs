@@ -87,3 +87,24 @@ async fn history_precedes_the_response_to_load() {
     let history = socket.until(|message| message["id"] == 3).await;
     assert_eq!(super::raw::chunks(&history).len(), 300);
 }
+
+#[tokio::test]
+async fn internal_error_is_in_the_log_under_the_id_of_the_request_that_opened_the_socket() {
+    let gateway = Setup::fake(&[]).start();
+    let mut socket = Socket::open(&gateway, "/acp", &[("x-request-id", "socket.1")]).await;
+    let folders = gateway.path("data/workspaces");
+    std::fs::remove_dir(&folders).expect("it is empty");
+    std::fs::write(&folders, "no folder can be made in it").expect("the place is free");
+    let params = json!({ "cwd": "", "mcpServers": [] });
+    socket
+        .send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params }))
+        .await;
+    let response = socket.next().await;
+    assert_eq!(response["error"]["code"], -32603, "{response}");
+    assert_eq!(response["error"]["data"]["code"], "internal", "{response}");
+    let log = gateway.log();
+    let own = log
+        .lines()
+        .filter(|line| line.contains("internal error") && line.contains("socket.1"));
+    assert_eq!(own.count(), 1, "{log}");
+}

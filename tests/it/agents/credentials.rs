@@ -104,7 +104,7 @@ fn check_shows_the_names_of_passed_variables_and_no_value() {
     let environment: Environment = variables.into_iter().collect();
     let config = config::load(&Flags::default(), &environment, &|name| name == "gemini")
         .expect("it is valid");
-    let shown = config::show(&config, config::Shown::Set);
+    let shown = config::show(&config, config::Shown::Set).to_string();
     assert!(
         shown.contains("from the gateway's environment: GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL"),
         "{shown}"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
 
-use crate::support::gateway::command;
+use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::gateway_program;
 use crate::support::{Answer, Gateway, eventually};
 
@@ -13,6 +13,7 @@ pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
     let mut command = command(gateway_program());
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", gateway.path("data"));
     let output = command
         .args(["key", "create", name, "--scopes", scopes])

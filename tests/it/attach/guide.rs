@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::editor::Editor;
 use crate::support::Setup;
-use crate::support::gateway::{KEY, command};
+use crate::support::gateway::{KEY, NO_CONFIG_FILE, command};
 use crate::support::places::{fake_agent, gateway_program, project};
 
 /// The JSON blocks of the guide.
@@ -65,6 +65,7 @@ async fn configurations_of_the_guide_start_a_bridge() {
         let mut bridge = command(gateway_program());
         bridge
             .env_clear()
+            .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
             .env("HOME", remote)
             .env("ACP_GATEWAY_DATA", gateway.path("data"))
             .args(args);

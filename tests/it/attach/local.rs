@@ -255,16 +255,16 @@ async fn editor_continues_after_a_kill_of_the_gateway_that_it_has_started() {
     let session = editor.new_session(&person.project("project")).await;
     editor.prompt(2, &session, "echo one").await;
     editor.response(2).await;
-    let former = person.gateway().await;
+    let previous = person.gateway().await;
     kill_process(
-        Pid::from_raw(former.cast_signed()).expect("a pid"),
+        Pid::from_raw(previous.cast_signed()).expect("a pid"),
         Signal::KILL,
     )
     .expect("it runs");
     editor.prompt(3, &session, "echo two").await;
     assert_eq!(editor.response(3).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.texts(), ["one", "two"]);
-    assert_ne!(person.gateway().await, former);
+    assert_ne!(person.gateway().await, previous);
     let keys = || person.output(&["key", "list"]).matches(" attach ").count();
     assert_eq!(keys(), 1);
     editor.kill().await;
@@ -573,11 +573,11 @@ async fn editor_gets_another_key_if_its_key_was_revoked() {
             .to_owned();
         line.split_whitespace().next().expect("an id").to_owned()
     };
-    let former = id_of(&list());
-    person.output(&["key", "revoke", &former]);
+    let previous = id_of(&list());
+    person.output(&["key", "revoke", &previous]);
     let renewed = || async {
         let list = list();
-        (list.contains(" attach ") && id_of(&list) != former).then_some(())
+        (list.contains(" attach ") && id_of(&list) != previous).then_some(())
     };
     editor.prompt(3, &session, "echo two").await;
     assert_eq!(editor.response(3).await["result"]["stopReason"], "end_turn");

@@ -370,6 +370,8 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     let session = work(&mut run).await;
     sign_in(&mut run).await;
     misuse(&mut run, &session, &named).await;
+    run.send(run.gateway.request(Method::GET, "/metrics"), &[])
+        .await;
     run.look();
 
     // A reload with another secret, a reload that fails, the end of a key, a kill within a turn, a drain.

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use super::{audit, first};
-use crate::support::gateway::command;
+use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::gateway_program;
 use crate::support::stored::{stored_like, unpacked};
 use crate::support::{Gateway, Setup};
@@ -20,6 +20,7 @@ pub(super) fn audit_command(gateway: &Gateway, args: &[&str]) -> Output {
     let mut command = command(gateway_program());
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", gateway.path("data"))
         .arg("audit")
         .args(args);
@@ -116,6 +117,7 @@ async fn export_prints_the_events_of_a_time_range_while_the_gateway_runs() {
     );
     let nowhere = command(gateway_program())
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", gateway.path("nowhere"))
         .args(["audit", "export"])
         .output()
@@ -144,6 +146,7 @@ async fn verify_succeeds_while_the_gateway_runs_and_after_a_kill_and_a_restore()
         let mut command = command(gateway_program());
         command
             .env_clear()
+            .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
             .env("ACP_GATEWAY_DATA", gateway.path("data"))
             .arg(action)
             .arg(gateway.path("copy"));

@@ -49,7 +49,7 @@ async fn changes_of_a_key_are_recorded_once_in_their_commit() {
     assert_eq!(created["key"]["scopes"], json!(["read", "prompt"]));
     assert_eq!(updated["key"]["scopes"], json!(["read"]));
     assert_eq!(
-        (&updated["formerScopes"], &updated["limitsChanged"]),
+        (&updated["previousScopes"], &updated["limitsChanged"]),
         (&json!(["read", "prompt"]), &json!(true))
     );
     assert!(
@@ -138,7 +138,7 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
 #[tokio::test]
 async fn rotation_of_the_operators_key_is_recorded() {
     let mut gateway = Setup::fake(&[]).run_by(&["setsid"]).start();
-    let former = key_id(&gateway).await;
+    let previous = key_id(&gateway).await;
     for (text, count) in [
         ("acpg_another_key_that_is_long_enough_for_an_admin", 1),
         (KEY, 2),
@@ -159,13 +159,13 @@ async fn rotation_of_the_operators_key_is_recorded() {
     assert_eq!(
         (
             rotated.len(),
-            &rotated[0]["formerKeyId"],
+            &rotated[0]["previousKeyId"],
             &rotated[1]["keyId"]
         ),
-        (2, &json!(former), &json!(former))
+        (2, &json!(previous), &json!(previous))
     );
-    assert_eq!(rotated[0]["keyId"], rotated[1]["formerKeyId"]);
-    assert_ne!(rotated[0]["keyId"], json!(former));
+    assert_eq!(rotated[0]["keyId"], rotated[1]["previousKeyId"]);
+    assert_ne!(rotated[0]["keyId"], json!(previous));
 }
 
 #[tokio::test]
@@ -359,7 +359,7 @@ async fn rejections_have_their_reason_and_no_secret() {
         (
             get("/v1")
                 .bearer_auth(KEY)
-                .header("origin", "http://canary.example"),
+                .header("origin", "http://elsewhere.example"),
             403,
         ),
         (get("/v1/audit").bearer_auth(&reader), 403),

@@ -128,7 +128,7 @@ pub(crate) async fn connected(gateway: &Gateway) -> Worker {
     worker
 }
 
-/// Connects again. The gateway rejects the member until it has noticed the end of the former connection.
+/// Connects again. The gateway rejects the member until it has noticed the end of the previous connection.
 async fn returned(gateway: &Gateway) -> Worker {
     eventually("the member returns", PATIENCE, || async {
         Worker::connect(gateway, "name=worker&root=/srv").await.ok()
@@ -400,7 +400,7 @@ async fn violations_end_the_connection_and_names_are_exclusive() {
         .unwrap_or_default();
     worker.closed().await;
 
-    let mut first = eventually("the former connection has ended", PATIENCE, || async {
+    let mut first = eventually("the previous connection has ended", PATIENCE, || async {
         Worker::connect(&gateway, "name=worker&instance=a")
             .await
             .ok()

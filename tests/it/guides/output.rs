@@ -6,6 +6,8 @@ use std::path::Path;
 pub(super) fn normal(text: &str, home: &Path) -> String {
     let text = text
         .replace('\r', "")
+        // The tests name an empty file, so that none of the machine is read.
+        .replace("config      /dev/null", "config      no file")
         .replace(&*home.to_string_lossy(), "~");
     let mut out = String::new();
     for line in text.lines() {

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::OpenptFlags;
 use tempfile::TempDir;
 
-use crate::support::gateway::KEY_RELOAD_INTERVAL;
+use crate::support::gateway::{KEY_RELOAD_INTERVAL, NO_CONFIG_FILE};
 use crate::support::places::{gateway_program, project};
+use crate::support::terminal::terminal;
 
 const START: Duration = Duration::from_mins(1);
 const RUN: Duration = Duration::from_mins(3);
@@ -144,6 +143,7 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
         // Tests may run as root.
         .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true")
         .env(KEY_RELOAD_INTERVAL.0, KEY_RELOAD_INTERVAL.1)
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .current_dir(folder)
 }
 
@@ -250,20 +250,4 @@ impl Drop for RunningGateway {
         drop(self.child.kill());
         drop(self.child.wait());
     }
-}
-
-/// Both sides of a new terminal.
-fn terminal() -> (OwnedFd, File) {
-    let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
-    let ours = ours.expect("a terminal");
-    rustix::pty::grantpt(&ours).expect("it is ours");
-    rustix::pty::unlockpt(&ours).expect("it is ours");
-    let name = rustix::pty::ptsname(&ours, Vec::new())
-        .expect("it has a name")
-        .into_string()
-        .expect("UTF-8");
-    let theirs =
-        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
-    let theirs = rustix::fs::open(name, theirs, rustix::fs::Mode::empty()).expect("it is there");
-    (ours, File::from(theirs))
 }

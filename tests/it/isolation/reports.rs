@@ -1,5 +1,6 @@
 //! The reports of levels and mechanisms, and the refusals to start an agent.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
 
 use reqwest::StatusCode;
@@ -9,10 +10,13 @@ use serde_json::{Value, json};
 use super::attacks::expected_mechanism;
 use super::ground::{Machine, User, open, order, setup, start, start_after};
 use crate::support::eventually;
-use crate::support::gateway::command;
+use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::log::one;
 use crate::support::places::gateway_program;
 use crate::support::wait::LONGEST;
+
+/// Root with all capabilities but one that own users need.
+const WITHOUT_CHOWN: [&str; 3] = ["setpriv", "--bounding-set", "-chown"];
 
 #[tokio::test]
 async fn agent_session_and_event_report_the_isolation() {
@@ -164,19 +168,47 @@ async fn required_isolation_that_the_machine_lacks_refuses_agents() {
 }
 
 #[tokio::test]
-async fn gateway_of_root_refuses_agents_unless_it_is_allowed() {
+async fn gateway_of_root_gives_each_agent_its_own_user_by_default() {
     if !geteuid().is_root() {
         eprintln!("this test needs root");
         return;
     }
-    let line = "export ACP_GATEWAY__ISOLATION__RUN_AS=100000-165535";
+    let gateway = setup(User::Root, Machine::Any, "private", "")
+        .start_with(|_| vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]);
+    open(&gateway, &json!({ "agent": "hostile" })).await;
+    let mut owners = Vec::new();
+    for agent in gateway.agents_alive() {
+        let process = std::fs::metadata(format!("/proc/{agent}")).expect("it runs");
+        owners.push(process.uid());
+    }
+    assert!(
+        owners
+            .iter()
+            .any(|owner| (100_000..=165_535).contains(owner)),
+        "{owners:?}"
+    );
+    assert!(
+        gateway.log().contains("\"run_as\":\"100000-165535\""),
+        "{}",
+        gateway.log()
+    );
+}
+
+#[tokio::test]
+async fn gateway_of_root_without_a_capability_starts_no_agents_and_says_why() {
+    if !geteuid().is_root() {
+        eprintln!("this test needs root");
+        return;
+    }
+    let why = "cannot give agents users of their own";
     let idle = "pool = { max_size = 4, min_idle = 1 }\n";
     let gateway = setup(User::Root, Machine::Any, "private", idle)
         .settings("testing.min_backoff = \"10ms\"")
+        .run_by(&WITHOUT_CHOWN)
         .start_with(|_| vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]);
     let problem = refused(&gateway).await.to_string();
     assert!(
-        problem.contains("allow_root_agents") && problem.contains(line),
+        problem.contains("allow_root_agents") && problem.contains(why),
         "{problem}"
     );
     // The requests take longer than many back-offs. A start in advance that cannot succeed is not repeated.
@@ -184,20 +216,24 @@ async fn gateway_of_root_refuses_agents_unless_it_is_allowed() {
         refused(&gateway).await;
     }
     let log = gateway.log();
-    let reports = |text: &str| log.matches(text).count();
-    assert_eq!(
-        reports("could not start the agent\",\"agent\":\"sibling\""),
-        1,
-        "{log}"
-    );
-    assert_eq!(reports("\"run_as\":\"not set"), 1, "{log}");
-    let mut check = command(gateway_program());
-    check.env("HOME", gateway.path(""));
+    let reports = |parts: &[&str]| {
+        let mut lines = log.lines().collect::<Vec<_>>();
+        lines.retain(|line| parts.iter().all(|part| line.contains(part)));
+        lines.len()
+    };
+    let failed = ["\"could not start the agent\"", "\"agent\":\"sibling\""];
+    assert_eq!(reports(&failed), 1, "{log}");
+    assert_eq!(reports(&["\"run_as\":\"not set"]), 1, "{log}");
+    let mut check = command(WITHOUT_CHOWN[0]);
+    check.args(&WITHOUT_CHOWN[1..]).arg(gateway_program());
+    check
+        .env("HOME", gateway.path(""))
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1);
     let checked = check.args(["check", "--data"]).arg(gateway.path("checked"));
     let checked = checked.output().expect("the binary was built");
     let text = String::from_utf8_lossy(&checked.stdout).into_owned()
         + &String::from_utf8_lossy(&checked.stderr);
-    assert!(text.contains(line), "{text}");
+    assert!(text.contains(why), "{text}");
     if !User::Unprivileged.can_run() {
         return;
     }

@@ -15,7 +15,7 @@ use super::ground::{
     Machine, Opened, User, agents, at_home_of_agents, open, order, outside_tmp, run_by, setup,
     start, supervisor_of,
 };
-use crate::support::gateway::command;
+use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::{gateway_program, project};
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup, eventually, is_alive};
@@ -516,6 +516,7 @@ fn gateway_of_another_user_does_not_start() {
         .arg(folder.path().join("data"));
     serve
         .env("HOME", folder.path())
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY__ISOLATION__RUN_AS", "300000-300009");
     let ended = serve.output().expect("it ends");
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -543,7 +544,8 @@ async fn gateway_without_the_capabilities_does_not_start() {
     ]);
     serve
         .arg(folder.path().join("data"))
-        .env("HOME", folder.path());
+        .env("HOME", folder.path())
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1);
     let ended = serve
         .env("ACP_GATEWAY__ISOLATION__RUN_AS", "300000-300009")
         .output()

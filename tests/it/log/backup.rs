@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{LIMITS, break_structure, output_text, run, text_of};
-use crate::support::gateway::command;
+use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::gateway_program;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
@@ -229,6 +229,7 @@ async fn a_backup_that_is_broken_off_is_swept_away() {
     let mut command = command(gateway_program());
     command
         .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
         .env("ACP_GATEWAY_DATA", gateway.path("data"))
         .args(["backup", "-"]);
     let mut backup = command

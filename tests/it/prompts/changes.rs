@@ -68,7 +68,7 @@ fn folded(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn edited_prompt_is_sent_instead_of_the_former_one() {
+async fn edited_prompt_is_sent_instead_of_the_previous_one() {
     let (gateway, session) = with_queue(1).await;
     let editor = key(&gateway, "editor", "read,prompt").await;
     let before = gateway.last_seq(&session).await;
@@ -336,7 +336,7 @@ async fn change_needs_the_rights_of_a_prompt() {
 /// A queued prompt is edited again and again while the turn before it ends. The agent gets the content of the last accepted
 /// edit.
 #[tokio::test]
-async fn accepted_edit_and_the_former_content_exclude_each_other() {
+async fn accepted_edit_and_the_previous_content_exclude_each_other() {
     let gateway = Setup::fake(&[])
         .settings(
             "limits.per_key.max_requests_per_minute = 100000\nlimits.per_key.max_prompts_per_minute = 10000",

@@ -56,7 +56,7 @@ async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
             .matches("\"method\":\"authenticate\"")
             .count(),
         1,
-        "the new process does not receive the sign-in of the former"
+        "the new process does not receive the sign-in of the previous"
     );
 }
 
@@ -119,7 +119,7 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
         "[agents.fake]\ncommand = {fake:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\nrpc = [\"_vendor/*\"]\n\
          [mcp.docs]\nurl = \"https://mcp.example\"\nheaders = {{ Authorization = {{ from_file = {secret:?} }} }}\n"
     );
-    std::fs::write(&secret, "former-secret").expect("the folder is ours");
+    std::fs::write(&secret, "previous-secret").expect("the folder is ours");
     let gateway = start(Setup::default().table(&config));
     let body = json!({ "agent": "fake", "mcpServers": ["docs"] });
     let (_, session) = gateway.post("/v1/sessions", &body).await;
@@ -145,7 +145,7 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
             .find(|line| line.contains("session/fork"))
             .expect("it was asked");
         assert!(
-            fork.contains("former-secret") && !fork.contains("later-secret"),
+            fork.contains("previous-secret") && !fork.contains("later-secret"),
             "{fork}"
         );
     };
@@ -172,7 +172,7 @@ async fn idle_process(gateway: &Gateway) -> u32 {
 }
 
 #[tokio::test]
-async fn idle_processes_of_a_former_entry_end_and_others_start() {
+async fn idle_processes_of_a_previous_entry_end_and_others_start() {
     let fake = fake_agent();
     let agent = |args: &str| {
         format!(
@@ -180,13 +180,13 @@ async fn idle_processes_of_a_former_entry_end_and_others_start() {
         )
     };
     let gateway = start(Setup::default().table(&agent("")));
-    let former = idle_process(&gateway).await;
+    let previous = idle_process(&gateway).await;
     reload(&gateway, &agent("\"--resume\""), RELOADED).await;
-    eventually("the former idle process ends", PATIENCE, || async {
-        (!is_alive(former)).then_some(())
+    eventually("the previous idle process ends", PATIENCE, || async {
+        (!is_alive(previous)).then_some(())
     })
     .await;
-    assert_ne!(idle_process(&gateway).await, former);
+    assert_ne!(idle_process(&gateway).await, previous);
     let session = gateway.session("fake").await;
     let shown = gateway.get("/v1/agents/fake").await;
     assert!(

@@ -100,7 +100,7 @@ async fn denied_mode_applies_to_a_leased_process_and_to_queued_prompts() {
     assert_eq!(
         set_mode(&gateway, &session).await,
         403,
-        "the process has the former entry"
+        "the process has the previous entry"
     );
     assert_eq!(
         gateway.get_session(&session).await["deniedModes"],

@@ -164,7 +164,7 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
     let scopes = Scope::ALL
         .iter()
         .copied()
-        .filter(|scope| !matches!(scope, Scope::Admin | Scope::Fleet))
+        .filter(|scope| !matches!(scope, Scope::Admin | Scope::Fleet | Scope::Metrics))
         .collect();
     found.push(Principal {
         name: "a link",

@@ -22,6 +22,8 @@ pub(crate) const KEY: &str = "acpg_test_key_that_is_long_enough_for_an_admin";
 /// A variable of gateways and of commands beside them. With the default of a second, each new key would take that long.
 pub(crate) const KEY_RELOAD_INTERVAL: (&str, &str) =
     ("ACP_GATEWAY__TESTING__KEY_RELOAD_INTERVAL", "200ms");
+/// A variable of gateways and commands without `--config`. Else they read a file of the machine on which the tests run.
+pub(crate) const NO_CONFIG_FILE: (&str, &str) = ("ACP_GATEWAY_CONFIG", "/dev/null");
 /// The variable of [`binary`].
 const OTHER_BINARY: &str = "ACP_GATEWAY_TEST_BINARY";
 const START: Duration = Duration::from_secs(30);
@@ -201,6 +203,7 @@ impl Gateway {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", folder)
+            .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
             .env("ACP_GATEWAY_ADMIN_KEY_FILE", folder.join("admin-key"))
             // Tests may run as root.
             .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true");

@@ -19,6 +19,7 @@ pub(crate) mod random;
 pub(crate) mod replaced;
 pub(crate) mod sse;
 pub(crate) mod stored;
+pub(crate) mod terminal;
 pub(crate) mod wait;
 
 pub(crate) use calls::Answer;

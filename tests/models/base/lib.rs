@@ -4,6 +4,10 @@ pub mod types {
     pub use acp_gateway_base::types::*;
 }
 
+pub mod telemetry {
+    pub use acp_gateway_base::telemetry::*;
+}
+
 pub mod shutdown {
     use std::sync::PoisonError;
 

@@ -15,11 +15,11 @@ export function useElsewhere(log: SessionLog, open: RequestItem | null) {
   const here = useRef<string | null>(null);
 
   useEffect(() => {
-    const former = shown.current;
+    const previous = shown.current;
     shown.current = open?.method === "session/request_permission" ? open.requestId : null;
     if (open) setElsewhere(null);
-    if (former === null || former === shown.current || former === here.current) return;
-    const ended = log.turns.flatMap((turn) => turn.items).find((item) => item.kind === "request" && item.requestId === former);
+    if (previous === null || previous === shown.current || previous === here.current) return;
+    const ended = log.turns.flatMap((turn) => turn.items).find((item) => item.kind === "request" && item.requestId === previous);
     if (!open && ended?.kind === "request" && ended.resolution && ended.resolution.how !== "cancelled") setElsewhere(ended);
   }, [open?.requestId, openRequests(log).length]);
 

@@ -10,6 +10,8 @@ import { promisify } from "node:util";
 
 const START_MS = 30_000;
 const STOP_MS = 15_000;
+/** Else the gateway reads a configuration file of the machine. */
+const NO_CONFIG_FILE = { ACP_GATEWAY_CONFIG: "/dev/null" };
 
 export class Gateway {
   static async start({ config } = {}) {
@@ -40,7 +42,7 @@ export class Gateway {
     if (this.configFile) args.push("--config", this.configFile);
     // Tests may run as root.
     const root = { ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS: "true" };
-    const env = { PATH: process.env.PATH, HOME: this.folder, ...root };
+    const env = { PATH: process.env.PATH, HOME: this.folder, ...NO_CONFIG_FILE, ...root };
     this.child = spawn(path.resolve(binary), args, { stdio: ["ignore", "pipe", "pipe"], env });
     this.exited = once(this.child, "exit");
     createInterface({ input: this.child.stderr }).on("line", (line) => this.log.push(line));
@@ -56,7 +58,7 @@ export class Gateway {
   async key(name, scopes) {
     const args = ["key", "create", name, "--scopes", scopes, "--data", path.join(this.folder, "data")];
     if (this.configFile) args.push("--config", this.configFile);
-    const env = { PATH: process.env.PATH, HOME: this.folder };
+    const env = { PATH: process.env.PATH, HOME: this.folder, ...NO_CONFIG_FILE };
     const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
     const key = stdout.trim();
     // A gateway that runs looks for new keys once a second.

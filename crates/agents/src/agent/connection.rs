@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::secrets::Secrets;
 use super::spec::AgentSpec;
@@ -38,6 +39,8 @@ pub struct Connection {
     invalid_output: InvalidOutput,
     version: AcpVersion,
     outgoing: Arc<dyn LineWriter>,
+    /// The span of log lines about the agent.
+    pub(crate) span: Span,
     /// Why the reader stopped, once it has.
     pub(super) read_end: watch::Receiver<Option<ReadEnd>>,
 }
@@ -67,6 +70,7 @@ impl Connection {
             startup_bytes,
             offset: channel.offset,
             limits: Arc::clone(limits),
+            span: Span::current(),
         };
         let incoming = channel.incoming;
         shutdown.spawn_isolated(async move {
@@ -79,6 +83,7 @@ impl Connection {
             invalid_output,
             version,
             outgoing: channel.outgoing,
+            span: Span::current(),
             read_end,
         };
         (connection, receiver, channel.transport)
@@ -261,6 +266,8 @@ struct Reader {
     /// The number of bytes in complete lines. `None`: the transport does not number the output.
     offset: Option<u64>,
     limits: Arc<Limits>,
+    /// Not entered, because a reader rarely logs.
+    span: Span,
 }
 
 impl Reader {
@@ -396,7 +403,7 @@ impl Reader {
         let message = match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(message) => message,
             Err(error) => {
-                tracing::debug!(%error, bytes = line.len(), "invalid JSON-RPC line from the agent");
+                tracing::debug!(parent: &self.span, %error, bytes = line.len(), "invalid JSON-RPC line from the agent");
                 return Some(self.invalid_line(line));
             }
         };

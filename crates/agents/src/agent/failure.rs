@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 use super::spec::{AgentSpec, Home};
 use base::types::{AgentName, FolderError};
 use children::SpawnError;
+use events::api::ProblemCode;
 use wire::acp::auth::OfferedMethod;
 use wire::acp::known_agents::api_key_format;
-use wire::acp::{InitializeResult, sign_in};
+use wire::acp::{InitializeResult, error_code, sign_in};
 use wire::fleet::FleetError;
 use wire::jsonrpc::{RpcError, plain_line};
 
@@ -119,6 +120,23 @@ impl From<SpawnError> for AgentFailure {
 }
 
 impl AgentExit {
+    /// The cause of the end, for metrics.
+    pub fn cause(&self) -> &'static str {
+        if self.disconnected.is_some() {
+            "disconnected"
+        } else if self.is_lost {
+            "lost"
+        } else if self.reason.is_some() {
+            "stopped"
+        } else if self.exceeded_limit.is_some() {
+            "limit"
+        } else if self.signal.is_some() {
+            "signal"
+        } else {
+            "exit"
+        }
+    }
+
     /// Whether a shell or `env` reported that the agent's program does not exist or cannot be executed.
     pub fn lacks_program(&self) -> bool {
         self.reason.is_none() && matches!(self.exit_code, Some(126 | 127))
@@ -126,6 +144,32 @@ impl AgentExit {
 }
 
 impl AgentFailure {
+    pub fn code(&self) -> ProblemCode {
+        match self {
+            Self::Rpc(error) => match error.code {
+                error_code::INVALID_PARAMS => ProblemCode::Invalid,
+                error_code::METHOD_NOT_FOUND => ProblemCode::AgentUnsupported,
+                _ => ProblemCode::AgentError,
+            },
+            Self::AuthRequired { .. } => ProblemCode::AgentAuthRequired,
+            Self::Unsupported { .. } => ProblemCode::AgentUnsupported,
+            Self::Start { .. } | Self::Folder(FolderError::Unusable { .. }) => {
+                ProblemCode::AgentStartFailed
+            }
+            Self::Folder(FolderError::Missing { .. }) => ProblemCode::NotFound,
+            Self::Folder(FolderError::Replaced { .. } | FolderError::OutsideRoots { .. }) => {
+                ProblemCode::Forbidden
+            }
+            Self::Member(_) | Self::Exited(AgentExit { is_lost: true, .. }) => {
+                ProblemCode::MemberUnavailable
+            }
+            Self::Exited(_) => ProblemCode::AgentExited,
+            Self::Disconnected { .. } => ProblemCode::AgentDisconnected,
+            Self::Draining => ProblemCode::Draining,
+            Self::Timeout { .. } | Self::StartTimeout { .. } => ProblemCode::AgentTimeout,
+        }
+    }
+
     /// Whether a start with the same entry fails in the same way: the program is missing, or the gateway refuses to start it.
     pub fn is_fixed(&self) -> bool {
         match self {

@@ -6,6 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
+
 use super::failure::{AgentFailure, with_cause};
 use super::handshake::{Handshake, v2_process};
 use super::idle_folder::{IdleFolder, IdleFolders};
@@ -122,13 +125,16 @@ impl Launcher {
         let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
         let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
         if !known && spec.requests_v2() {
-            if let Some(process) = v2_process(self.start(spec, key, AcpVersion::V2).await).await? {
+            let started = self.start(spec, key, AcpVersion::V2);
+            let started = started.instrument(process_span()).await;
+            if let Some(process) = v2_process(started).await? {
                 return Ok(process);
             }
-            tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
+            tracing::info!("the agent supports only version 1 of the protocol");
             lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
         }
-        self.start(spec, key, AcpVersion::V1).await
+        let started = self.start(spec, key, AcpVersion::V1);
+        started.instrument(process_span()).await
     }
 
     async fn start(
@@ -151,6 +157,7 @@ impl Launcher {
         );
         let spawned = self.spawner.spawn(child).await;
         let child = spawned.map_err(|error| failed_spawn(error, key))?;
+        Span::current().record("pid", child.pid);
         let isolation = AppliedIsolation {
             agent_sandbox_off: !self.sandbox_off(spec).is_empty(),
             ..child.isolation
@@ -225,6 +232,11 @@ impl Launcher {
             isolation,
         })
     }
+}
+
+/// The span of the log lines about one process.
+fn process_span() -> Span {
+    tracing::error_span!("process", pid = Empty)
 }
 
 /// The failure of a spawn. A missing folder of the session concerns only that session.

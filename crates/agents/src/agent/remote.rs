@@ -170,7 +170,7 @@ impl RemoteConnector {
         let channel = member::open(channel, incoming, earlier.offset, Some(pending));
         let (connection, batches, transport) =
             Connection::start(channel, spec, MEMBER_VERSION, &self.limits, &self.shutdown);
-        tracing::info!(agent = %spec.name, channel = ?transport.channel(), "continuing with a process of a member");
+        tracing::info!(channel = ?transport.channel(), "continuing with a process of a member");
         let key = key.clone();
         Ok(Process::new(
             spec,

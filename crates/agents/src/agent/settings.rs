@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base::types::{AgentDialect, Isolation, ServedBy};
+use base::types::{AgentDialect, Isolation, ToolProvider};
 use children::ResourceLimits;
 use events::api::{OnTimeout, SessionPolicy};
 use wire::acp::DeniedModes;
@@ -12,9 +12,9 @@ use wire::acp::DeniedModes;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSettings {
     /// Serves `fs/*`.
-    pub files: ServedBy,
+    pub files: ToolProvider,
     /// Serves `terminal/*`.
-    pub terminals: ServedBy,
+    pub terminals: ToolProvider,
     pub permissions: Permissions,
     /// The modes that no client can select.
     pub denied_modes: DeniedModes,
@@ -46,8 +46,8 @@ pub struct AgentSettings {
 impl Default for AgentSettings {
     fn default() -> Self {
         Self {
-            files: ServedBy::Off,
-            terminals: ServedBy::Off,
+            files: ToolProvider::Off,
+            terminals: ToolProvider::Off,
             permissions: Permissions::default(),
             denied_modes: DeniedModes::default(),
             allowed_meta_keys: Vec::new(),
@@ -69,8 +69,8 @@ impl Default for AgentSettings {
 
 impl AgentSettings {
     /// The servers of the agent's files and terminals, restricted by the policy of a session.
-    pub fn served_by(&self, policy: &SessionPolicy) -> (ServedBy, ServedBy) {
-        let restrict = |allowed: ServedBy, requested: Option<ServedBy>| {
+    pub fn tool_providers(&self, policy: &SessionPolicy) -> (ToolProvider, ToolProvider) {
+        let restrict = |allowed: ToolProvider, requested: Option<ToolProvider>| {
             requested.unwrap_or(allowed).min(allowed)
         };
         (

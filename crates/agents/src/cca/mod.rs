@@ -4,7 +4,7 @@
 //! channels, and each channel looks like a process that speaks ACP. A prompt becomes a task, and the result of the task ends
 //! the turn. Therefore sessions, the pool and the log know nothing about the dialect.
 //!
-//! The module has no I/O. Reading order: [`message`] (the messages), [`member`] (a member and its channels), [`registry`] (all
+//! The module has no I/O. Reading order: [`message`] (the messages), [`member`] (a member and its channels), [`members`] (all
 //! members).
 //!
 //! The dialect is no translation program (`translate`), because such a member connects without a program of this
@@ -16,10 +16,10 @@
 
 mod member;
 mod message;
-mod registry;
+mod members;
 #[cfg(test)]
 mod tests;
 
 pub use member::{CcaError, CcaMember, Output};
+pub use members::{CcaConnection, CcaMembers, OpenError, SendError};
 pub use message::{BroadcastMessage, MAX_MESSAGE_BYTES};
-pub use registry::{CcaConnection, CcaMembers, OpenError, SendError};

@@ -25,5 +25,5 @@ pub use scheduler::Pool;
 pub use sign_in::SignIn;
 pub use source::{AgentSource, AgentSources};
 pub use state::{Holder, Priority, RequestedSession};
-pub use stats::{PoolProcess, PoolStats};
+pub use stats::{PoolCounts, PoolProcess, PoolStats};
 pub use wait_queue::{AcquireError, PendingLease, RETRY_AFTER, ShortLease, ShortLeaseError};

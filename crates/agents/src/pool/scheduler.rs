@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::crashes::CrashBackoff;
 use super::homes::{HomePermit, Homes};
@@ -14,6 +15,7 @@ use super::state::{AgentState, Grant, IdleProcess, PoolKey, SessionHistory, Star
 use crate::agent::{AgentFailure, AgentSpec, Catalogue, FailedStart, Process, ProcessKey};
 use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
+use base::telemetry::metrics;
 use base::types::{AgentName, PrincipalLimits, Tenant};
 
 /// `REUSE_GRACE` is the time that child processes of a closed session have to end. When it expires, the
@@ -176,9 +178,11 @@ impl Pool {
                     if lacks_folders {
                         let pool = self.clone();
                         let key = key.clone();
-                        self.inner.shutdown.spawn(async move {
+                        let span = grant.process.connection.span.clone();
+                        let deliver = async move {
                             pool.deliver_with_folders(&key, grant, waiter.reply).await;
-                        });
+                        };
+                        self.inner.shutdown.spawn(deliver.instrument(span));
                     } else if let Err(Ok(grant)) = waiter.reply.send(Ok(grant)) {
                         // The holder of the place has dropped it.
                         self.revoke(key, agent, grant);
@@ -198,9 +202,10 @@ impl Pool {
                     agent.processes.insert(start.id, started);
                     let pool = self.clone();
                     let key = key.clone();
-                    self.inner
-                        .shutdown
-                        .spawn(async move { pool.launch(key, start).await });
+                    // The process outlives the request that needs it.
+                    let span = tracing::error_span!(parent: None, "agent", agent = %key.agent);
+                    let launch = async move { pool.launch(key, start).await };
+                    self.inner.shutdown.spawn(launch.instrument(span));
                 }
                 Step::Stop(idle_process) => {
                     state.next_id += 1;
@@ -225,7 +230,7 @@ impl Pool {
         let undelivered = match granted {
             Ok(()) => reply.send(Ok(grant)).err().and_then(Result::ok),
             Err(failure) => {
-                tracing::warn!(agent = %key.agent, %failure, "could not grant the folders of a session");
+                tracing::warn!(%failure, "could not grant the folders of a session");
                 // The waiter may have cancelled its request.
                 let _ = reply.send(Err(failure));
                 Some(grant)
@@ -249,7 +254,8 @@ impl Pool {
     /// `id` identifies the sessions that the process held, until the process has ended.
     pub(super) fn stop(&self, key: PoolKey, mut process: Process, id: u64) {
         let pool = self.clone();
-        self.inner.shutdown.spawn(async move {
+        let span = process.connection.span.clone();
+        let stop = async move {
             let process_id = process.id;
             let folder = process.idle_folder.take();
             process.stop().await;
@@ -266,7 +272,8 @@ impl Pool {
                 agent.processes.remove(&process_id);
             }
             pool.advance(&key);
-        });
+        };
+        self.inner.shutdown.spawn(stop.instrument(span));
     }
 
     /// Every second: stops ended and expired idle processes, and retries starts whose back-off is over.
@@ -320,6 +327,7 @@ impl Pool {
             if let Some(wait) = wait {
                 tokio::time::sleep(wait).await;
             }
+            let begun = Instant::now();
             let folder = if ahead {
                 self.inner
                     .source
@@ -332,6 +340,7 @@ impl Pool {
                 .extend(folder.as_ref().map(|folder| folder.path().to_owned()));
             let (mut process, generation) = self.start(&spec, &key).await?;
             process.idle_folder = folder;
+            metrics().agent_start_duration(&spec.name, begun.elapsed().as_secs_f64());
             Ok((process, generation))
         };
         // Dropping a start stops its process.
@@ -342,6 +351,7 @@ impl Pool {
         };
         match outcome {
             Ok((mut process, generation)) => {
+                metrics().agent_starts(&spec.name, "ok", 1);
                 process.id = id;
                 let mut state = self.state();
                 let agent = state.existing(&pool);
@@ -396,6 +406,9 @@ impl Pool {
             return;
         }
         agent.queue.retain(|waiter| !waiter.reply.is_closed());
+        if failed.permit.is_some() {
+            metrics().agent_starts(&spec.name, failure.code().as_str(), 1);
+        }
         let of_session = failure.is_of_session();
         let mut is_known = false;
         let waiter = if of_session {
@@ -405,7 +418,7 @@ impl Pool {
             agent.queue.pop_front()
         };
         if of_session {
-            tracing::warn!(agent = %spec.name, %failure, "could not start the agent for a session");
+            tracing::warn!(%failure, "could not start the agent for a session");
         } else {
             let error: Arc<str> = failure.with_output(ERROR_BYTES).into();
             is_known = agent.learned.start_error.as_ref() == Some(&error);
@@ -415,9 +428,9 @@ impl Pool {
         if !of_session && failed.permit.is_some() {
             let failure = failure.with_output(ERROR_BYTES);
             if is_known && waiter.is_none() {
-                tracing::debug!(agent = %spec.name, failure, "could not start the agent again");
+                tracing::debug!(failure, "could not start the agent again");
             } else {
-                tracing::warn!(agent = %spec.name, failure, "could not start the agent");
+                tracing::warn!(failure, "could not start the agent");
             }
             let crashes = if waiter.is_some() {
                 &mut agent.learned.crashes
@@ -449,7 +462,7 @@ impl Pool {
             && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
             && home.overlapped()
         {
-            tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
+            tracing::info!(%failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
             let alone = self.inner.homes.acquire(spec, &key.tenant, true);
             if let Ok(Ok(alone)) = tokio::time::timeout(spec.settings.start_timeout, alone).await {
@@ -481,26 +494,33 @@ impl Pool {
     /// runs. During the check the process counts as stopping.
     pub(super) fn check_for_reuse(&self, key: PoolKey, id: u64, process: Process) {
         let pool = self.clone();
-        self.inner.shutdown.spawn(async move {
+        let span = process.connection.span.clone();
+        let check = async move {
             let left = tokio::select! {
                 left = pool.count_leftover_processes(&process) => left,
                 () = pool.inner.shutdown.drain_started() => 0,
             };
             if left > 0 {
-                tracing::info!(agent = %key.agent, left, "stopping an agent process: its closed session left child processes running");
+                tracing::info!(
+                    left,
+                    "stopping an agent process: its closed session left child processes running"
+                );
             }
             let reusable = left == 0 && !process.has_ended() && !pool.inner.shutdown.is_draining();
             let stopped = {
                 let mut state = pool.state();
                 let agent = state.existing(&key);
-                let Some(leased) = agent.checking.remove(&id) else { return };
+                let Some(leased) = agent.checking.remove(&id) else {
+                    return;
+                };
                 agent.put_back(id, process, leased, reusable)
             };
             match stopped {
                 Some(process) => pool.stop(key, process, id),
                 None => pool.advance(&key),
             }
-        });
+        };
+        self.inner.shutdown.spawn(check.instrument(span));
     }
 
     /// The number of processes that started after `initialize` and still run after a grace period.

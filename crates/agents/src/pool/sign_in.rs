@@ -169,7 +169,7 @@ impl Pool {
             && let Err(failure) = self.send_sign_in(&mut process, &params).await
         {
             // Sessions report that a sign-in is necessary, if it is. The next process does not repeat the failed one.
-            tracing::warn!(agent = %spec.name, %failure, "a new process rejected the stored sign-in; sign in again if necessary");
+            tracing::warn!(%failure, "a new process rejected the stored sign-in; sign in again if necessary");
             let mut state = self.state();
             let sign_in = &mut state.existing(&pool).sign_in;
             if sign_in.generation == generation {

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::crashes::CrashBackoff;
 use crate::agent::{AgentFailure, AgentSpec, Connection, EarlierChannel, Process, ProcessKey};
 use crate::limits::Limits;
+use base::telemetry::metrics;
 use base::types::{AgentName, Principal, PromptId, SessionId, Tenant, Timestamp, random_uuid};
 use wire::acp::auth::{AuthState, TerminalAuth};
 use wire::acp::{ClientCapabilities, InitializeResult};
@@ -375,8 +376,11 @@ impl AgentState {
             .position(|idle_process| !self.is_usable(idle_process))
         {
             let dead = self.idle.swap_remove(at);
-            if dead.process.has_ended() && dead.used_by.is_none() {
-                self.learned.prestart_crashes.record(now, limits);
+            if dead.process.has_ended() {
+                metrics().agent_exits(&self.spec.name, "idle", 1);
+                if dead.used_by.is_none() {
+                    self.learned.prestart_crashes.record(now, limits);
+                }
             }
             return Step::Stop(dead);
         }
@@ -539,6 +543,7 @@ impl AgentState {
         idle.sort_by_key(|leased| leased.idle_since);
         for leased in idle.into_iter().take(count) {
             leased.recall_if_idle();
+            metrics().pool_evictions(&self.spec.name, 1);
         }
     }
 

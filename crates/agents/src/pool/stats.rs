@@ -115,7 +115,29 @@ impl AgentState {
     }
 }
 
+/// The counts of one agent, over all tenants.
+#[derive(Debug, Default)]
+pub struct PoolCounts {
+    pub waiting: u64,
+    pub processes: HashMap<ProcessState, u64>,
+}
+
 impl Pool {
+    /// The waiting requests and the processes of each agent.
+    pub fn counts(&self) -> HashMap<AgentName, PoolCounts> {
+        let state = self.state();
+        let now = Instant::now();
+        let mut counts: HashMap<AgentName, PoolCounts> = HashMap::new();
+        for (key, pool) in &state.pools {
+            let of_agent = counts.entry(key.agent.clone()).or_default();
+            of_agent.waiting += pool.queue.len() as u64;
+            for process in pool.processes(now) {
+                *of_agent.processes.entry(process.state).or_default() += 1;
+            }
+        }
+        counts
+    }
+
     /// The processes of the tenant, the oldest first. `agent`: only those of this agent.
     pub fn processes(&self, tenant: &Tenant, agent: Option<&AgentName>) -> Vec<PoolProcess> {
         let state = self.state();

@@ -1,8 +1,12 @@
-//! Logging to stderr.
+//! Logging to stderr, and metrics.
 //!
-//! The format is human-readable on a terminal and one JSON object a line elsewhere (`format`).
+//! The format of logs is human-readable on a terminal and one JSON object a line elsewhere (`format`). `metrics` has the table of
+//! instruments, which `exposition` writes for a scrape; `process` reads the figures of this process.
 
+mod exposition;
 mod format;
+pub mod metrics;
+mod process;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
@@ -16,16 +20,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::JsonFields;
+use tracing_subscriber::layer::SubscriberExt as _;
 
-use format::{JsonRecords, TextFields};
+use format::{Format, Records};
+
+pub use exposition::TextFormat;
+pub use metrics::metrics;
 
 const DEFAULT_FILTER: &str = "info";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     #[error(
-        "invalid log filter {filter:?}: use a filter such as \"info\" or \"info,acp_gateway::session=debug\""
+        "invalid log filter {filter:?}: use a filter such as \"info\" or \"info,acp_gateway_sessions=debug\""
     )]
     Filter {
         filter: String,
@@ -57,19 +64,11 @@ impl fmt::Display for ErrorChain<'_> {
     }
 }
 
-/// The format of log records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    /// One line of text, with colors.
-    Terminal,
-    /// One JSON object a line.
-    Json,
-}
-
 /// Initializes logging for this process, also for panics. `filter` has the format of `RUST_LOG`; the default is `info`.
-pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
+/// `colors`: whether text may have colors.
+pub fn init(filter: Option<&str>, colors: bool) -> Result<(), TelemetryError> {
     let format = if io::stderr().is_terminal() {
-        Format::Terminal
+        Format::Text { colors }
     } else {
         Format::Json
     };
@@ -108,18 +107,10 @@ where
         filter: filter.to_owned(),
         source,
     })?;
-    let log = tracing_subscriber::fmt().with_env_filter(levels);
-    // A failed write to stderr (terminal closed, disk full) must not end the task that logs.
-    let log = log.with_writer(writer).log_internal_errors(false);
-    Ok(match format {
-        Format::Terminal => Box::new(log.with_ansi(true).fmt_fields(TextFields).finish()),
-        Format::Json => {
-            let records = tracing_subscriber::fmt::format().json();
-            let records = JsonRecords(records.flatten_event(true).with_current_span(false));
-            let log = log.fmt_fields(JsonFields::new());
-            Box::new(log.event_format(records).finish())
-        }
-    })
+    let records = Records { format, writer };
+    Ok(Box::new(
+        tracing_subscriber::registry().with(levels).with(records),
+    ))
 }
 
 /// Logs a panic as a record of the configured format.

@@ -83,6 +83,10 @@ impl AgentName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
 }
 
 impl FromStr for AgentName {
@@ -108,7 +112,7 @@ text_form!(AgentName);
 #[derive(Serialize, Deserialize, ToSchema, VariantArray)]
 #[serde(rename_all = "lowercase")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ServedBy {
+pub enum ToolProvider {
     /// No provider: the gateway does not offer the methods to the agent.
     #[default]
     Off,

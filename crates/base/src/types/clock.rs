@@ -167,6 +167,11 @@ impl Ids {
         Epoch::of_bytes(random())
     }
 
+    /// The number of a new store: see [`SessionId::in_shard`].
+    pub fn shard(&self) -> u16 {
+        u16::from_be_bytes(random())
+    }
+
     /// 256 random bits for keys and tickets.
     pub fn secret(&self) -> [u8; 32] {
         random()

@@ -24,6 +24,15 @@ impl SessionId {
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
+
+    /// The same id with the number of the store that creates the session, in the last 16 random bits of the UUID. The store of a
+    /// session is then known without a lookup. The other 58 random bits keep ids unique.
+    #[must_use]
+    pub const fn in_shard(self, shard: u16) -> Self {
+        let mut bytes = *self.as_bytes();
+        [bytes[14], bytes[15]] = shard.to_be_bytes();
+        Self(Uuid::from_bytes(bytes))
+    }
 }
 
 impl FromStr for SessionId {

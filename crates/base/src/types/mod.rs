@@ -40,7 +40,9 @@ pub mod principal;
 mod principal_limits;
 pub mod text;
 
-pub use agent::{AgentDialect, AgentName, AgentNameError, ModeSelection, OWN_PROGRAM, ServedBy};
+pub use agent::{
+    AgentDialect, AgentName, AgentNameError, ModeSelection, OWN_PROGRAM, ToolProvider,
+};
 pub use clock::{Clock, ClockLimits, Expiry, Ids, Timestamp, random_uuid};
 pub use cursor::{Epoch, EventId, Position};
 pub use granted_folders::{FolderError, GrantedFolders};

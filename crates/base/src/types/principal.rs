@@ -67,6 +67,8 @@ pub enum Scope {
     Mcp,
     /// Connect as a member of the fleet, which runs agents.
     Fleet,
+    /// Read the metrics of the gateway.
+    Metrics,
     /// All rights except `mcp`, including those that no other scope covers.
     Admin,
 }
@@ -79,8 +81,8 @@ impl Scope {
         self.into()
     }
 
-    const fn bit(self) -> u8 {
-        1 << self as u8
+    const fn bit(self) -> u16 {
+        1 << self as u16
     }
 }
 
@@ -90,7 +92,7 @@ impl Scope {
 )]
 #[debug("{:?}", self.iter().collect::<Vec<_>>())]
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
-pub struct Scopes(u8);
+pub struct Scopes(u16);
 
 impl Scopes {
     pub fn contains(self, scope: Scope) -> bool {
@@ -107,9 +109,10 @@ impl Scopes {
         other.iter().all(|scope| self.contains(scope))
     }
 
-    /// Returns true if the set allows something besides the connection of a member of the fleet.
+    /// Returns true if the set allows something besides the connection of a member of the fleet and a scrape.
     pub fn serves_clients(self) -> bool {
-        self.iter().any(|scope| scope != Scope::Fleet)
+        self.iter()
+            .any(|scope| !matches!(scope, Scope::Fleet | Scope::Metrics))
     }
 
     pub fn iter(self) -> impl Iterator<Item = Scope> {

@@ -16,6 +16,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use super::principal::{Principal, PrincipalKey};
+use crate::telemetry::metrics;
 
 /// Calls a macro with the table of limits: see `base::declare_limits`.
 ///
@@ -182,7 +183,9 @@ impl EffectiveLimits {
         usize::try_from(self.get(limit)).unwrap_or(usize::MAX)
     }
 
+    /// The error for a request that exceeds the limit, which the metrics count.
     pub fn exceeded(&self, limit: PrincipalLimit, retry_after: Duration) -> LimitExceeded {
+        metrics().rejections(limit.key(), 1);
         let set_by_key = self.key_limits.get(limit).is_some();
         LimitExceeded {
             limit,

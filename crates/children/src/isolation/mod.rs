@@ -25,5 +25,5 @@ pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};
 pub use policy::{IsolationPolicy, UserRange, UserRangeError};
 pub(super) use sandbox::TemporaryFolder;
 pub use sandbox::{PACKAGE_FILE, Sandbox};
-pub use users::{AgentUsers, UserError, UsersError};
+pub use users::{AgentUsers, UserError, UsersError, default_users};
 pub(super) use users::{give, ids};

@@ -86,6 +86,30 @@ struct Assignment {
     assigned: Mutex<HashMap<PathBuf, u32>>,
 }
 
+/// The users of agents without `isolation.run_as`: the usual range of a machine, or one that exists in most user namespaces.
+const DEFAULT_RANGES: [&str; 2] = ["100000-165535", "20000-60000"];
+
+/// The range of a gateway that runs as root and can use it.
+pub fn default_users() -> Option<UserRange> {
+    let mut ranges = DEFAULT_RANGES.iter().filter_map(|range| range.parse().ok());
+    ranges.find(|range| check(*range).is_ok())
+}
+
+/// Checks that this process can use the range.
+fn check(range: UserRange) -> Result<(), UsersError> {
+    if !geteuid().is_root() {
+        return Err(UsersError::NotRoot);
+    }
+    check_capabilities()?;
+    for map in ["uid_map", "gid_map"] {
+        let text = fs::read_to_string(format!("/proc/self/{map}"));
+        if text.is_ok_and(|text| !is_mapped(&text, range)) {
+            return Err(UsersError::Unmapped { range, map });
+        }
+    }
+    Ok(())
+}
+
 impl AgentUsers {
     /// Checks that this process can use the range. Permits users to enter the folders of the gateway that contain homes
     /// and workspaces, without the right to list them.
@@ -95,16 +119,7 @@ impl AgentUsers {
         homes: PathBuf,
         workspaces: PathBuf,
     ) -> Result<Self, UsersError> {
-        if !geteuid().is_root() {
-            return Err(UsersError::NotRoot);
-        }
-        check_capabilities()?;
-        for map in ["uid_map", "gid_map"] {
-            let text = fs::read_to_string(format!("/proc/self/{map}"));
-            if text.is_ok_and(|text| !is_mapped(&text, range)) {
-                return Err(UsersError::Unmapped { range, map });
-            }
-        }
+        check(range)?;
         for folder in [data, &homes, &workspaces] {
             if folder.starts_with(data) {
                 make_searchable(folder).map_err(|source| UsersError::Folder {

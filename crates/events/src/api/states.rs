@@ -5,10 +5,13 @@ use serde_json::value::RawValue;
 use strum::VariantArray;
 use utoipa::ToSchema;
 
-use base::types::ServedBy;
+use base::types::ToolProvider;
 
 /// The current activity of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
     /// No turn is running.
@@ -98,7 +101,10 @@ impl CancelCause {
 }
 
 /// The way in which a request was resolved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Resolution {
     /// A client answered.
@@ -140,10 +146,10 @@ pub struct SessionPolicy {
     pub permissions: Option<PermissionPolicy>,
     /// The provider of the `fs/*` methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<ServedBy>,
+    pub files: Option<ToolProvider>,
     /// The provider of the `terminal/*` methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terminals: Option<ServedBy>,
+    pub terminals: Option<ToolProvider>,
 }
 
 /// The action for a permission request that is not answered in time.
@@ -170,7 +176,20 @@ pub enum AgentKind {
 }
 
 /// The current activity of an agent's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::IntoStaticStr,
+    VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
     /// The process starts, and has not answered `initialize`.

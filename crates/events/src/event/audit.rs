@@ -178,7 +178,7 @@ audit_events! {
     KeyUpdated = "key.updated" {
         key: AuditedKey,
         #[schema(value_type = Vec<base::types::Scope>)]
-        former_scopes: Scopes,
+        previous_scopes: Scopes,
         /// Whether limits of the principal changed.
         limits_changed: bool,
     }
@@ -199,7 +199,7 @@ audit_events! {
     /// A reload of the configuration replaced the operator's key. `null`: there was or is none.
     KeyRotated = "key.rotated" {
         key_id: Option<String>,
-        former_key_id: Option<String>,
+        previous_key_id: Option<String>,
     }
     /// The gateway printed the link with this key.
     LinkPrinted = "link.printed" {
@@ -337,7 +337,10 @@ pub enum AuditedMemberState {
 }
 
 /// The reason why a request was rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum RejectReason {
     MisdirectedRequest,

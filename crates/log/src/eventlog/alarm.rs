@@ -1,6 +1,6 @@
 //! Monitors disk space. Raises an alarm when the log cannot accept more events.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(super) struct Alarms {
     limits: Arc<Limits>,
     disk_space: watch::Sender<DiskSpace>,
     low: AtomicBool,
+    /// The free bytes at the last check.
+    free: AtomicU64,
     /// Whether the reserve is allocated. Locked while that changes.
     reserved: Mutex<bool>,
 }
@@ -53,6 +55,7 @@ impl Alarms {
             limits,
             disk_space: watch::Sender::default(),
             low: AtomicBool::default(),
+            free: AtomicU64::default(),
             reserved: Mutex::new(true),
         }
     }
@@ -101,6 +104,7 @@ impl Alarms {
             Ok(disk) => disk,
             Err(error) => return tracing::warn!(%error, "could not read the free disk space"),
         };
+        self.free.store(disk.free, Ordering::Relaxed);
         let low = is_low(disk, &self.limits);
         if self.low.swap(low, Ordering::Relaxed) != low {
             let Disk { free, total, .. } = disk;
@@ -131,6 +135,10 @@ impl Alarms {
             DiskSpace::Exhausted => before,
             _ => DiskSpace::with_reserve(kept),
         });
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free.load(Ordering::Relaxed)
     }
 
     pub(super) fn storage_full(&self) -> bool {

@@ -115,7 +115,7 @@ impl EventLog {
             ),
             store,
             growth: Growth::default(),
-            readers: scope::ReaderRegistry::default(),
+            readers: scope::Readers::default(),
             sessions: LoadedSessions::default(),
             limits,
         });
@@ -137,6 +137,14 @@ impl EventLog {
 
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch.clone()
+    }
+
+    /// The id of a new session of this log.
+    pub fn new_session_id(&self) -> SessionId {
+        self.shared
+            .ids
+            .session()
+            .in_shard(self.shared.store.shard())
     }
 
     /// The position of the last event that every reader can see. It is a cursor for
@@ -215,6 +223,16 @@ impl EventLog {
     /// still succeed.
     pub fn storage_full(&self) -> bool {
         self.shared.alarms.storage_full()
+    }
+
+    /// The free space of the disk at the last check, a few seconds ago at most.
+    pub fn free_disk_bytes(&self) -> u64 {
+        self.shared.alarms.free_bytes()
+    }
+
+    /// The size of all stored events, from memory.
+    pub fn stored_bytes(&self) -> u64 {
+        self.shared.store.total_bytes()
     }
 
     /// Whether commits find space on the disk; the receiver is notified of changes.

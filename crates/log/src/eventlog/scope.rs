@@ -74,12 +74,12 @@ pub(super) enum ReaderScope {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ReaderRegistry(KeyedCounts<ReaderScope>);
+pub(super) struct Readers(KeyedCounts<ReaderScope>);
 
 /// Registers a reader until it is dropped.
 pub(super) type ReaderRegistration = KeyedGuard<ReaderScope>;
 
-impl ReaderRegistry {
+impl Readers {
     pub(super) fn register(&self, scope: ReaderScope) -> ReaderRegistration {
         let registration = self.0.acquire(scope, usize::MAX);
         registration.expect("the number of readers has no limit")

@@ -11,7 +11,7 @@ use super::alarm::Alarms;
 use super::notify::Watermark;
 use super::pending::Pending;
 use super::queue::{CommitQueue, Job};
-use super::scope::ReaderRegistry;
+use super::scope::Readers;
 use super::store_reader::{Store, StoreReader};
 use super::summaries::Summaries;
 use super::tails::{ReadCache, SessionTail, Tails};
@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub(super) alarms: Arc<Alarms>,
     pub(super) published: Published,
     pub(super) growth: Growth,
-    pub(super) readers: ReaderRegistry,
+    pub(super) readers: Readers,
     pub(super) sessions: LoadedSessions,
 }
 

@@ -5,8 +5,10 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::store::{Batch, CommitError, Run, RunHeader};
+use base::telemetry::metrics;
 
 use super::queue::{Job, MaintenanceJob};
 use super::records::Changes;
@@ -189,7 +191,11 @@ impl Transaction {
 fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), CommitError> {
     // While the wall clock may be slow, the latest possible time keeps new events from expiring early.
     transaction.batch.time = Some(shared.expiry.latest_now());
+    let begun = Instant::now();
     let stored = commit_with_retry(shared, &transaction.batch)?;
+    metrics().commit_duration(begun.elapsed().as_secs_f64());
+    let events = stored.iter().map(|run| run.last_seq - run.first_seq + 1);
+    metrics().log_events(events.sum());
     publish(shared, transaction, &stored);
     Ok(())
 }

@@ -169,6 +169,10 @@ impl EventStore for FaultyStore {
         self.inner.epoch()
     }
 
+    fn shard(&self) -> u16 {
+        self.inner.shard()
+    }
+
     fn read(
         &self,
         session: SessionId,

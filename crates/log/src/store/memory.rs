@@ -18,6 +18,7 @@ use super::{
 #[derive(Debug)]
 pub struct MemoryStore {
     epoch: Epoch,
+    shard: u16,
     ids: Ids,
     maps: Mutex<Maps>,
 }
@@ -43,6 +44,7 @@ impl MemoryStore {
     pub fn new(ids: Ids) -> Self {
         Self {
             epoch: ids.epoch(),
+            shard: ids.shard(),
             ids,
             maps: Mutex::default(),
         }
@@ -183,6 +185,10 @@ impl RecordStore for MemoryStore {
 impl EventStore for MemoryStore {
     fn epoch(&self) -> Epoch {
         self.epoch.clone()
+    }
+
+    fn shard(&self) -> u16 {
+        self.shard
     }
 
     fn read(

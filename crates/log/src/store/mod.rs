@@ -33,5 +33,6 @@ pub use ports::{
 };
 pub use run::{Run, RunHeader};
 pub use sqlite::{
-    CheckError, CheckReport, OpenError, RestoreReport, SqliteStore, compress, copy, restore,
+    CheckError, CheckReport, Migration, OpenError, RestoreReport, SqliteStore, compress, copy,
+    migrate, restore,
 };

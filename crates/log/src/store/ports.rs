@@ -17,6 +17,9 @@ pub trait EventStore: RecordStore {
     /// The epoch of all event ids. It changes only if the history may differ from the one that clients saw.
     fn epoch(&self) -> Epoch;
 
+    /// The random number of the store, which the ids of its new sessions carry.
+    fn shard(&self) -> u16;
+
     /// Returns events of a session after `after`, ascending: about `max_bytes`, and at least one run if one
     /// exists.
     ///

@@ -16,7 +16,7 @@ use super::bridge::{Bridge, Effect, Post, PostError, Settings};
 use super::client::{Connection, RequestError, Target, initialize};
 use super::path_map::PathMap;
 use crate::stdio::{self, Lines, MAX_LINE_BYTES, Unwritten};
-use crate::translate::{ClientProtocol, Served, receive};
+use crate::translate::{ClientProtocol, Translated, receive};
 use base::shutdown::Shutdown;
 use outgoing::{Backoff, Client, Event};
 use wire::jsonrpc::RpcError;
@@ -143,8 +143,8 @@ impl Driver {
                 }
                 line = inputs.next(), if may_receive && ends_at.is_none() => match line {
                     Some(Ok(line)) => {
-                        let served = receive(&mut *self.editor, line);
-                        self.serve(served);
+                        let translated = receive(&mut *self.editor, line);
+                        self.pass_on(translated);
                     }
                     None => ends_at = Some(Instant::now() + END_GRACE),
                     Some(Err(error)) => {
@@ -184,8 +184,8 @@ impl Driver {
         while let Some(effect) = self.bridge.next_effect() {
             match effect {
                 Effect::Write(line) => {
-                    let served = self.editor.agent_line(line);
-                    self.serve(served);
+                    let translated = self.editor.agent_line(line);
+                    self.pass_on(translated);
                 }
                 Effect::Connect => self.connect(),
                 Effect::OpenStream { session, last } => {
@@ -199,11 +199,11 @@ impl Driver {
         }
     }
 
-    fn serve(&mut self, served: Served) {
-        for line in served.to_client {
+    fn pass_on(&mut self, translated: Translated) {
+        for line in translated.to_client {
             self.to_editor.push(line);
         }
-        for message in served.to_agent {
+        for message in translated.to_agent {
             self.bridge.message(message);
         }
     }

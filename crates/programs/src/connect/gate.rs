@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::Serves;
+use super::OfferedTools;
 use base::shutdown::Shutdown;
 use wire::acp::{self, RawObject, error_code, method};
 use wire::jsonrpc::{self, MAX_DEPTH, Message};
@@ -36,7 +36,7 @@ pub(super) enum Checked {
 #[derive(Debug)]
 pub(super) struct Gate {
     roots: Roots,
-    serves: Serves,
+    serves: OfferedTools,
     shutdown: Shutdown,
     /// The folders of requests that create sessions, by request id.
     creating: Folders,
@@ -71,7 +71,7 @@ impl Folders {
 }
 
 impl Gate {
-    pub(super) fn new(roots: Roots, serves: Serves, shutdown: Shutdown) -> Self {
+    pub(super) fn new(roots: Roots, serves: OfferedTools, shutdown: Shutdown) -> Self {
         Self {
             roots,
             serves,
@@ -290,7 +290,7 @@ impl NamedFolders {
 mod gate_tests {
     use super::*;
 
-    fn gate(folder: &Path, serves: Serves) -> Gate {
+    fn gate(folder: &Path, serves: OfferedTools) -> Gate {
         Gate::new(
             Roots::open(&[folder.to_owned()]).unwrap(),
             serves,
@@ -303,7 +303,7 @@ mod gate_tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("sub")).unwrap();
-        let mut gate = gate(&root, Serves::default());
+        let mut gate = gate(&root, OfferedTools::default());
         let line = |method: &str, params: &str| {
             Bytes::from(format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":{params}}}\n"
@@ -348,11 +348,11 @@ mod gate_tests {
         let initialize = Bytes::from_static(
             b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"clientCapabilities\":{\"fs\":{\"readTextFile\":false},\"a\":1}}}\n",
         );
-        let off = gate(dir.path(), Serves::default())
+        let off = gate(dir.path(), OfferedTools::default())
             .check(initialize.clone())
             .await;
         assert_eq!(off, Checked::Pass(initialize.clone()));
-        let serves = Serves {
+        let serves = OfferedTools {
             files: true,
             terminals: true,
         };

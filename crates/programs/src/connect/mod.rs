@@ -8,12 +8,12 @@
 //! discarded.
 //!
 //! Reading order: [`driver`] (the connection and the channels), [`process`] (one process and its lines), [`gate`] (the roots, and
-//! messages of the gateway) and [`serving`] (requests of the agent).
+//! messages of the gateway) and [`client_tools`] (requests of the agent).
 
 mod driver;
 mod gate;
 mod process;
-mod serving;
+mod client_tools;
 
 use std::num::NonZeroU32;
 
@@ -44,17 +44,17 @@ pub struct Agent {
     pub child: ChildSpec,
     pub spawner: Spawner,
     pub roots: Roots,
-    pub serves: Serves,
+    pub serves: OfferedTools,
 }
 
 /// The methods of a client that the member serves to its agent instead of the gateway.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Serves {
+pub struct OfferedTools {
     pub files: bool,
     pub terminals: bool,
 }
 
-impl Serves {
+impl OfferedTools {
     pub(super) fn any(self) -> bool {
         self.files || self.terminals
     }

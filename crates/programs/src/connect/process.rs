@@ -8,8 +8,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Agent;
+use super::client_tools::AgentTools;
 use super::gate::{Checked, Gate};
-use super::serving::Serving;
 use base::shutdown::Shutdown;
 use children::{Child, StdinWriter};
 use wire::acp::method;
@@ -92,7 +92,7 @@ struct Process {
 /// The protocol of a process: the checks of both directions.
 struct Protocol {
     gate: Gate,
-    serving: Serving,
+    tools: AgentTools,
     lines: Lines,
     stdin: StdinWriter,
 }
@@ -149,7 +149,7 @@ impl Process {
                         stdout = None;
                     }
                 }
-                answer = protocol.serving.next_answer() => self.write(&child, &protocol.stdin, answer),
+                answer = protocol.tools.next_answer() => self.write(&child, &protocol.stdin, answer),
                 exit = child.exited(), if stdout.is_none() && self.ready.is_empty() => {
                     let end = ProcessEnd {
                         exit_code: exit.code,
@@ -191,7 +191,7 @@ impl Protocol {
         let roots = agent.roots.clone();
         Self {
             gate: Gate::new(roots, agent.serves, shutdown.clone()),
-            serving: Serving::new(agent, child.terminals.clone(), shutdown),
+            tools: AgentTools::new(agent, child.terminals.clone(), shutdown),
             lines: Lines::default(),
             stdin: child.stdin.clone(),
         }
@@ -203,9 +203,9 @@ impl Protocol {
         self.lines.push(block);
         while let Some(piece) = self.lines.next_piece() {
             match piece {
-                Piece::Line(line) => match self.serve(&line) {
-                    Served::ByGateway => ready.unsplit(line),
-                    Served::Here(answer) => answers.extend(answer),
+                Piece::Line(line) => match self.answer(&line) {
+                    Answer::OfGateway => ready.unsplit(line),
+                    Answer::OfMember(answer) => answers.extend(answer),
                 },
                 Piece::Part(part) => ready.unsplit(part),
             }
@@ -213,38 +213,38 @@ impl Protocol {
         answers
     }
 
-    fn serve(&mut self, line: &[u8]) -> Served {
-        if !self.gate.awaits_session() && !may_be_served(line) {
-            return Served::ByGateway;
+    fn answer(&mut self, line: &[u8]) -> Answer {
+        if !self.gate.awaits_session() && !may_name_tool(line) {
+            return Answer::OfGateway;
         }
         match jsonrpc::parse(line, MAX_DEPTH) {
-            Ok(Message::Request { id, method, params }) if self.serving.serves(&method) => {
+            Ok(Message::Request { id, method, params }) if self.tools.serves(&method) => {
                 let folder = self.gate.session_folder(&params).to_owned();
-                let begun = self.serving.request(id.clone(), &method, params, folder);
-                Served::Here(begun.err().map(|error| jsonrpc::error(&id, &error)))
+                let begun = self.tools.request(id.clone(), &method, params, folder);
+                Answer::OfMember(begun.err().map(|error| jsonrpc::error(&id, &error)))
             }
             Ok(Message::Notification { method, params }) if &*method == method::CANCEL_REQUEST => {
-                let answer = self.serving.cancel(&params);
-                answer.map_or(Served::ByGateway, |answer| Served::Here(Some(answer)))
+                let answer = self.tools.cancel(&params);
+                answer.map_or(Answer::OfGateway, |answer| Answer::OfMember(Some(answer)))
             }
             Ok(Message::Response { id, outcome }) => {
                 self.gate.answered(&id, outcome.ok().as_deref());
-                Served::ByGateway
+                Answer::OfGateway
             }
-            _ => Served::ByGateway,
+            _ => Answer::OfGateway,
         }
     }
 }
 
-/// The side that serves a line of the agent.
-enum Served {
-    ByGateway,
+/// The side that answers a line of the agent.
+enum Answer {
+    OfGateway,
     /// This member, with the answer if it is known at once.
-    Here(Option<Bytes>),
+    OfMember(Option<Bytes>),
 }
 
-/// Whether a line can name a method that a member serves. The search avoids a parse of most lines.
-fn may_be_served(line: &[u8]) -> bool {
+/// Whether a line can name a client tool. The search avoids a parse of most lines.
+fn may_name_tool(line: &[u8]) -> bool {
     const NAMES: [&[u8]; 3] = [b"_text_file\"", b"terminal", b"cancel_request\""];
     NAMES.iter().any(|name| memmem::find(line, name).is_some())
 }

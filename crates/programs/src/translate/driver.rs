@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::AgentSide;
 use super::early_acp::EarlyClient;
-use super::protocol::{AcpClient, ClientProtocol, Launch, Output, Served, receive};
+use super::protocol::{AcpClient, ClientProtocol, Launch, Output, Translated, receive};
 use crate::stdio::{self, Line, Lines, Unwritten};
 use base::shutdown::Shutdown;
 use base::telemetry::ErrorChain;
@@ -183,8 +183,8 @@ impl Driver {
                     self.to_agent.push(lines);
                 }
                 Output::ToClient(message) => {
-                    let served = self.client.agent_message(message);
-                    outputs.extend(self.serve(served));
+                    let translated = self.client.agent_message(message);
+                    outputs.extend(self.pass_on(translated));
                 }
                 Output::Launch(launch) => {
                     match self.start(launch).await {
@@ -205,19 +205,19 @@ impl Driver {
     }
 
     /// Queues the lines for the client. Returns the effects of the messages for the agent.
-    fn serve(&mut self, served: Served) -> Vec<Output> {
-        for line in served.to_client {
+    fn pass_on(&mut self, translated: Translated) -> Vec<Output> {
+        for line in translated.to_client {
             self.to_client.push(line);
         }
-        let messages = served.to_agent.into_iter();
+        let messages = translated.to_agent.into_iter();
         let outputs = messages.flat_map(|message| self.agent.message(message));
         outputs.collect()
     }
 
     async fn client_line(&mut self, line: io::Result<Line>) -> Result<(), TranslateError> {
         let line = line.map_err(TranslateError::Stdin)?;
-        let served = receive(&mut *self.client, line);
-        let outputs = self.serve(served);
+        let translated = receive(&mut *self.client, line);
+        let outputs = self.pass_on(translated);
         self.apply(outputs).await
     }
 

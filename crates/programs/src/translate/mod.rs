@@ -16,4 +16,4 @@ mod stream_json;
 
 pub use self::driver::{ChildCommand, ClientDialect, Options, RecordingError, TranslateError, run};
 pub(crate) use self::protocol::receive;
-pub use self::protocol::{ClientProtocol, Served};
+pub use self::protocol::{ClientProtocol, Translated};

@@ -64,12 +64,12 @@ pub(super) trait AgentProtocol: fmt::Debug + Send {
 
 /// The messages that follow from one line of the client, or from one message of the agent.
 #[derive(Debug, Default)]
-pub struct Served {
+pub struct Translated {
     pub(crate) to_client: Vec<Bytes>,
     pub(crate) to_agent: Vec<Message>,
 }
 
-impl Served {
+impl Translated {
     /// The answer to a line that is no message.
     pub(super) fn invalid_line(error: &RpcError) -> Self {
         Self {
@@ -81,12 +81,15 @@ impl Served {
 
 /// The protocol of one client, which keeps the state of the translation. It has no I/O.
 pub trait ClientProtocol: fmt::Debug + Send {
-    fn client_line(&mut self, line: &[u8]) -> Served;
+    fn client_line(&mut self, line: &[u8]) -> Translated;
 
-    fn agent_message(&mut self, message: Message) -> Served;
+    fn agent_message(&mut self, message: Message) -> Translated;
 
-    fn agent_line(&mut self, line: Bytes) -> Served {
-        parse(&line).map_or_else(|_| Served::default(), |message| self.agent_message(message))
+    fn agent_line(&mut self, line: Bytes) -> Translated {
+        parse(&line).map_or_else(
+            |_| Translated::default(),
+            |message| self.agent_message(message),
+        )
     }
 
     /// A line of the agent without a meaning in its protocol, as the client receives it.
@@ -100,10 +103,10 @@ pub trait ClientProtocol: fmt::Debug + Send {
 }
 
 /// Handles a line of the client. An error answers a line above the limit.
-pub(crate) fn receive(client: &mut dyn ClientProtocol, line: Line) -> Served {
+pub(crate) fn receive(client: &mut dyn ClientProtocol, line: Line) -> Translated {
     match line.or_else(|too_long| too_long.as_answer()) {
         Ok(line) => client.client_line(&line),
-        Err(error) => Served::invalid_line(&error),
+        Err(error) => Translated::invalid_line(&error),
     }
 }
 
@@ -112,25 +115,25 @@ pub(crate) fn receive(client: &mut dyn ClientProtocol, line: Line) -> Served {
 pub(super) struct AcpClient;
 
 impl ClientProtocol for AcpClient {
-    fn client_line(&mut self, line: &[u8]) -> Served {
+    fn client_line(&mut self, line: &[u8]) -> Translated {
         match parse(line) {
-            Ok(message) => Served {
+            Ok(message) => Translated {
                 to_client: Vec::new(),
                 to_agent: vec![message],
             },
-            Err(error) => Served::invalid_line(&error),
+            Err(error) => Translated::invalid_line(&error),
         }
     }
 
-    fn agent_message(&mut self, message: Message) -> Served {
-        Served {
+    fn agent_message(&mut self, message: Message) -> Translated {
+        Translated {
             to_client: vec![message.line()],
             to_agent: Vec::new(),
         }
     }
 
-    fn agent_line(&mut self, line: Bytes) -> Served {
-        Served {
+    fn agent_line(&mut self, line: Bytes) -> Translated {
+        Translated {
             to_client: vec![line],
             to_agent: Vec::new(),
         }

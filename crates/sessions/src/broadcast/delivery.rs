@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::selection::{Destination, Reachable};
 
-use crate::session::{IdempotencyKey, PromptRequest, SessionError, SessionRegistry, ToProblem};
+use crate::session::{IdempotencyKey, PromptRequest, SessionDirectory, SessionError, ToProblem};
 use agents::agent::CurrentCatalogue;
 use agents::cca::{BroadcastMessage, CcaMembers, SendError};
 use agents::pool::{Pool, PoolProcess};
@@ -26,7 +26,7 @@ const METHOD: &str = "_acp-gateway/broadcast";
 
 #[derive(Clone)]
 pub struct Parts {
-    pub sessions: SessionRegistry,
+    pub sessions: SessionDirectory,
     pub pool: Pool,
     pub catalogue: CurrentCatalogue,
     pub fleet: Fleet,

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use strum::EnumMessage as _;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::session::SessionRegistry;
+use crate::session::SessionDirectory;
 use base::shutdown::lock_or_abort;
 use base::types::{AgentName, Principal, PromptId, SessionId, Tenant};
 use log::eventlog::{
@@ -277,7 +277,7 @@ impl Conversations {
             .unwrap_or_default())
     }
 
-    async fn sweep(&self, sessions: &SessionRegistry) -> Result<(), ReadError> {
+    async fn sweep(&self, sessions: &SessionDirectory) -> Result<(), ReadError> {
         let mut pages = RecordPages::of(&self.log, Table::Conversation);
         while let Some(page) = pages.next_raw().await? {
             let mut records = Records::default();
@@ -325,7 +325,7 @@ impl Locked {
     }
 }
 
-pub fn start(sessions: &SessionRegistry) -> Conversations {
+pub fn start(sessions: &SessionDirectory) -> Conversations {
     let context = sessions.context();
     let conversations = Conversations {
         log: context.log.clone(),

@@ -3,11 +3,12 @@
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tracing::Span;
 use uuid::Uuid;
 
 use super::error::CreateError;
 use super::idempotency::{Claim, IdempotencyKey};
-use super::requests::serving::ServingClient;
+use super::requests::client_tools::ToolClient;
 use super::validation::Origin;
 use events::api::{AcpRequest, Attachment, Session};
 use wire::acp::{self, CancelTarget, McpServer, TraceContext};
@@ -24,7 +25,9 @@ pub struct PromptRequest {
     pub acp_request: Option<AcpRequest>,
     pub broadcast: Option<Uuid>,
     /// The ACP client, if it serves files or terminals for the turn.
-    pub serving: Option<ServingClient>,
+    pub tool_client: Option<ToolClient>,
+    /// The span of the request that sends the prompt. The log lines of the turn contain its fields.
+    pub span: Span,
 }
 
 impl PromptRequest {
@@ -37,7 +40,8 @@ impl PromptRequest {
             trace: None,
             acp_request: None,
             broadcast: None,
-            serving: None,
+            tool_client: None,
+            span: Span::current(),
         }
     }
 }

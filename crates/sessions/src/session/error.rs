@@ -7,14 +7,13 @@
 
 use std::time::Duration;
 
+use agents::agent::AgentFailure;
 use agents::agent::client_input_policy::ClientInputError;
-use agents::agent::{AgentExit, AgentFailure};
 use agents::pool::{AcquireError, ShortLeaseError};
-use base::types::{FolderError, LimitExceeded, PrincipalLimit, PromptId, RequestId, Scope};
+use base::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId, Scope};
 use events::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
 use log::eventlog::Closed;
 use log::store::ReadError;
-use wire::acp::error_code;
 use wire::jsonrpc;
 use workspace::FileError;
 
@@ -291,14 +290,9 @@ delegate_to_parts!(ShortLeaseError { Acquire, Agent });
 
 impl ToProblem for AgentFailure {
     fn problem(&self) -> Problem {
-        let new = |code| Problem::new(code, self.to_string());
+        let problem = Problem::new(self.code(), self.to_string());
         match self {
             Self::Rpc(error) => {
-                let problem = new(match error.code {
-                    error_code::INVALID_PARAMS => ProblemCode::Invalid,
-                    error_code::METHOD_NOT_FOUND => ProblemCode::AgentUnsupported,
-                    _ => ProblemCode::AgentError,
-                });
                 let passes = problem.code == ProblemCode::AgentError && error.is_transient();
                 Problem {
                     retryable: problem.retryable || passes,
@@ -313,32 +307,17 @@ impl ToProblem for AgentFailure {
             } => Problem {
                 auth_methods: auth_methods.clone(),
                 acp: Some(acp_error(error)),
-                ..new(ProblemCode::AgentAuthRequired)
+                ..problem
             },
-            Self::Unsupported { .. } => new(ProblemCode::AgentUnsupported),
-            Self::Start { .. } | Self::Folder(FolderError::Unusable { .. }) => {
-                new(ProblemCode::AgentStartFailed)
-            }
-            Self::Folder(FolderError::Missing { .. }) => new(ProblemCode::NotFound),
-            Self::Folder(FolderError::Replaced { .. } | FolderError::OutsideRoots { .. }) => {
-                new(ProblemCode::Forbidden)
-            }
-            Self::Member(_) | Self::Exited(AgentExit { is_lost: true, .. }) => {
-                new(ProblemCode::MemberUnavailable)
-            }
-            Self::Exited(exit) => {
-                let problem = new(ProblemCode::AgentExited);
-                Problem {
-                    retryable: problem.retryable && !exit.lacks_program(),
-                    exit_code: Some(exit.exit_code),
-                    signal: Some(exit.signal.clone()),
-                    stderr_tail: Some(exit.stderr_tail.clone()),
-                    ..problem
-                }
-            }
-            Self::Disconnected { .. } => new(ProblemCode::AgentDisconnected),
-            Self::Draining => transient(self, ProblemCode::Draining, RETRY_AFTER),
-            Self::Timeout { .. } | Self::StartTimeout { .. } => new(ProblemCode::AgentTimeout),
+            Self::Exited(exit) if !exit.is_lost => Problem {
+                retryable: problem.retryable && !exit.lacks_program(),
+                exit_code: Some(exit.exit_code),
+                signal: Some(exit.signal.clone()),
+                stderr_tail: Some(exit.stderr_tail.clone()),
+                ..problem
+            },
+            Self::Draining => transient(self, self.code(), RETRY_AFTER),
+            _ => problem,
         }
     }
 }

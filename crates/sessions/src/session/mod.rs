@@ -6,7 +6,7 @@
 //!
 //! Reading order:
 //!
-//! 1. `registry`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
+//! 1. `directory`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
 //! 2. `handle` and `command`: the calls that other modules make. Each one runs a closure in the actor.
 //! 3. `query`: reads that need no actor.
 //! 4. `record`: the stored form of a session. `context`: its reads, and waits for commits. `metadata_index` and `folders` belong to it, and `baselines` with
@@ -15,7 +15,7 @@
 //! 6. `turns`, `binding` and `requests`: the owners of the session's state, which append what they decide.
 //! 7. `actor`: waits, and passes each wakeup to its owner.
 //!
-//! `error` has the error of each operation. The actor does not import `registry`, `entries`, `handle` or `query`.
+//! `error` has the error of each operation. The actor does not import `directory`, `entries`, `handle` or `query`.
 
 mod actor;
 mod baselines;
@@ -34,7 +34,7 @@ mod journal;
 mod metadata_index;
 mod query;
 mod record;
-mod registry;
+mod directory;
 mod requests;
 mod turns;
 mod validation;
@@ -42,6 +42,7 @@ mod validation;
 pub use baselines::{Baselines, OpenBaseline};
 pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
+pub use directory::{BulkAction, Created, SessionDirectory};
 pub use error::{
     AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, DeleteError,
     IdempotencyError, InputError, ListError, PartError, PatchError, PromptError, QueueError,
@@ -53,5 +54,4 @@ pub use idempotency::{Claim, IdempotencyKey, Responded};
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
 pub use query::{ListOrder, ListQuery, MetadataFilter, PromptRange, SessionQuery};
 pub use record::IdempotencyRecord;
-pub use registry::{BulkAction, Created, SessionRegistry};
-pub use requests::serving::{Presence, ServedMethods, ServingClient};
+pub use requests::client_tools::{ClientTools, Presence, ToolClient};

@@ -14,7 +14,7 @@ use super::queue::{Queue, QueuedTask, TaskKey};
 use super::record::{self, CancelReason, MAX_CHILDREN, OpenRecord, TaskRecord};
 
 use crate::session::{
-    Claim, ClaimError, Context, IdempotencyKey, IdempotencyRecord, Responded, SessionRegistry,
+    Claim, ClaimError, Context, IdempotencyKey, IdempotencyRecord, Responded, SessionDirectory,
     ToProblem,
 };
 use crate::webhooks::{self, Webhooks};
@@ -44,7 +44,7 @@ pub struct Filter {
 pub struct Tasks(Arc<Inner>);
 
 struct Inner {
-    sessions: SessionRegistry,
+    sessions: SessionDirectory,
     webhooks: Webhooks,
     limits: PrincipalLimits,
     state: Mutex<State>,
@@ -65,7 +65,7 @@ pub(super) struct OpenTask {
 
 impl Tasks {
     pub(super) async fn read(
-        sessions: SessionRegistry,
+        sessions: SessionDirectory,
         webhooks: Webhooks,
         limits: PrincipalLimits,
     ) -> Result<(Self, Vec<QueuedTask>), OpenError> {
@@ -271,6 +271,13 @@ impl Tasks {
         Ok(())
     }
 
+    /// The numbers of queued and of running tasks, over all tenants.
+    pub fn counts(&self) -> (usize, usize) {
+        let state = self.state();
+        let queued = state.queue.len();
+        (queued, state.open.len().saturating_sub(queued))
+    }
+
     pub async fn get(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ReadError> {
         let Some(record) = record::get(self.log(), tenant, id).await? else {
             return Ok(None);
@@ -433,7 +440,7 @@ impl Tasks {
         self.state().open.get(key).cloned()
     }
 
-    pub(super) fn sessions(&self) -> &SessionRegistry {
+    pub(super) fn sessions(&self) -> &SessionDirectory {
         &self.0.sessions
     }
 

@@ -10,7 +10,7 @@ use super::queue::{QueuedTask, TaskKey};
 use super::record::{self, CancelReason, TaskRecord, Usage};
 use crate::limits::IDEMPOTENCY_KEY_MAX_AGE;
 
-use crate::session::{IdempotencyKey, PromptRequest, SessionHandle, SessionRegistry, ToProblem};
+use crate::session::{IdempotencyKey, PromptRequest, SessionDirectory, SessionHandle, ToProblem};
 use crate::webhooks::Webhooks;
 use base::types::{Principal, PrincipalLimits, PromptId, Timestamp};
 use events::api::{Problem, ProblemCode, TaskStatus};
@@ -317,7 +317,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// Reads the open tasks, continues those that have begun, and starts queued ones when a process is free.
 pub async fn start(
-    sessions: SessionRegistry,
+    sessions: SessionDirectory,
     webhooks: Webhooks,
     limits: PrincipalLimits,
 ) -> Result<Tasks, OpenError> {

@@ -283,6 +283,11 @@ impl Webhooks {
         of_tenant.map(|(_, record)| record.clone()).collect()
     }
 
+    /// The number of deliveries that wait, over all tenants.
+    pub fn pending_count(&self) -> usize {
+        self.state().pending.len()
+    }
+
     /// The text of the secret that signs the deliveries of a tenant. `None` if webhooks are disabled.
     pub fn signing_secret(&self, tenant: &Tenant) -> Option<String> {
         self.0

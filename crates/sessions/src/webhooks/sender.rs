@@ -14,7 +14,9 @@ use uuid::Uuid;
 use super::delivery::{DeliveryRecord, Outcome, delivery_key, get_delivery};
 use super::handle::{Receiver, Webhooks};
 use super::target;
+use base::telemetry::metrics;
 use base::types::Tenant;
+use events::api::WebhookDeliveryState;
 use log::eventlog;
 use log::store::Table;
 use outgoing::read_body;
@@ -111,6 +113,12 @@ async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
     let outcome = outcome
         .unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
     let gone = record.attempted(outcome, webhooks.0.ids.now(), webhooks.0.retry_unit);
+    let outcome = match record.delivery.state {
+        WebhookDeliveryState::Delivered => "delivered",
+        WebhookDeliveryState::Pending => "retried",
+        WebhookDeliveryState::Failed => "failed",
+    };
+    metrics().webhook_attempts(outcome, 1);
     if gone && let Some(webhook) = record.delivery.webhook_id {
         tracing::warn!(%webhook, "a receiver has answered 410; its webhook gets no more deliveries");
         let _ = webhooks.mark_gone(&tenant, webhook).await;

@@ -7,7 +7,7 @@ use super::capabilities::AgentCapabilities;
 use super::raw_object::{RawObject, empty_result};
 use super::to_raw;
 use super::version::AcpVersion;
-use base::types::ServedBy;
+use base::types::ToolProvider;
 
 const NAME: &str = "acp-gateway";
 const TITLE: &str = "ACP Gateway";
@@ -88,10 +88,10 @@ pub struct ClientCapabilities {
 
 impl ClientCapabilities {
     /// The agent only learns whether files and terminals are served, and not by which provider.
-    pub fn new(files: ServedBy, terminals: ServedBy) -> Self {
+    pub fn new(files: ToolProvider, terminals: ToolProvider) -> Self {
         Self {
-            files: files != ServedBy::Off,
-            terminals: terminals != ServedBy::Off,
+            files: files != ToolProvider::Off,
+            terminals: terminals != ToolProvider::Off,
             terminal_auth: false,
         }
     }

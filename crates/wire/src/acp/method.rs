@@ -73,4 +73,17 @@ pub mod stop_reason {
     pub const CANCELLED: &str = "cancelled";
     /// v2: the work failed.
     pub const ERROR: &str = "error";
+
+    /// The stop reason as a text of the program. `None` if ACP does not define it.
+    pub fn known(reason: &str) -> Option<&'static str> {
+        const ALL: [&str; 6] = [
+            END_TURN,
+            CANCELLED,
+            ERROR,
+            "max_tokens",
+            "max_turn_requests",
+            "refusal",
+        ];
+        ALL.into_iter().find(|known| *known == reason)
+    }
 }

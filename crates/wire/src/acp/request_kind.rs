@@ -57,6 +57,19 @@ impl RequestKind {
         }
     }
 
+    /// A name for metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Permission => "permission",
+            Self::Elicitation => "elicitation",
+            Self::ReadFile | Self::WriteFile => "file",
+            Self::CreateTerminal | Self::TerminalOutput | Self::WaitForExit | Self::EndTerminal => {
+                "terminal"
+            }
+            Self::Extension => "extension",
+        }
+    }
+
     /// Returns true for a question to a person about the turn. Such a request ends with its turn.
     pub const fn is_question(self) -> bool {
         matches!(self, Self::Permission | Self::Elicitation)

@@ -5,7 +5,7 @@
 //! a line (ADR 39). The gateway acknowledges output only after its events are durable.
 //!
 //! This module knows neither agents nor sockets. Reading order: `frame` (the messages), `output` (both
-//! directions as state machines), `member` (one member at the gateway, and its channels), `registry` (all members).
+//! directions as state machines), `member` (one member at the gateway, and its channels), `members` (all members).
 //!
 //! A member keeps output until the gateway acknowledges it, and stops reading the process at [`WINDOW`] bytes. The
 //! gateway keeps commands until the member acknowledges them. A member remembers the newest keys of lines for each
@@ -18,7 +18,7 @@ mod frame;
 mod member;
 mod member_names;
 mod output;
-mod registry;
+mod members;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +31,8 @@ pub use member::{
     MemberStatus, REMOVED_TEXT,
 };
 pub use member_names::{MemberNameError, MemberNames};
+pub use members::{Fleet, FleetError, JoinError, Joined, MemberKey, StoredMember};
 pub use output::{CommandReceiver, OutputBuffer, ProtocolError};
-pub use registry::{Fleet, FleetError, JoinError, Joined, MemberKey, StoredMember};
 
 use std::time::Duration;
 

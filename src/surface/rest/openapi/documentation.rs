@@ -115,7 +115,7 @@ impl Documentation {
         operation.parameters = (!parameters.is_empty()).then_some(parameters);
         let requirement = |name| SecurityRequirement::new(name, docs.scope.map(Scope::name));
         let mut security = Vec::new();
-        if path.starts_with("/v1") {
+        if needs_key(docs, path) {
             security.push(requirement("key"));
         }
         if docs.ticket {
@@ -185,11 +185,15 @@ fn set_example<'a>(contents: impl Iterator<Item = &'a mut RefOr<Content>>, examp
     }
 }
 
+fn needs_key(docs: &OperationDocs, path: &str) -> bool {
+    docs.scope.is_some() || path.starts_with("/v1")
+}
+
 /// The problem codes of an operation, sorted by status: those that follow from the shape of its route, and
 /// those that it declares.
 fn problem_codes(docs: &OperationDocs, path: &str, method: &str, body: bool) -> Vec<ProblemCode> {
     let mut codes = vec![C::Malformed, C::MisdirectedRequest, C::Internal];
-    if path.starts_with("/v1") {
+    if needs_key(docs, path) {
         codes.extend([C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid]);
     }
     if path.contains('{') {

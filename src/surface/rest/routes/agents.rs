@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::registry::{Entry, ListingError};
 use crate::server::ConnectionPermit;
 use crate::surface::http::{
-    ApiError, ApiRequest, CanAdmin, CanRead, Gateway, JsonBody, Page, Params, Result,
+    ApiError, ApiRequest, AppState, CanAdmin, CanRead, JsonBody, Page, Params, Result,
     accept_socket, call_sign_in, location,
 };
 use crate::surface::rest::sign_in_socket::SignInSocket;
@@ -41,7 +41,7 @@ use wire::acp::known_agents::api_key_format;
 use wire::acp::{InitializeResult, null_to_empty, to_one_line, with_trace};
 use wire::fleet::{MemberState, MemberStatus};
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         list_agents,
         get_agent,
@@ -63,8 +63,8 @@ pub(super) fn routes() -> OpenApiRouter<Gateway> {
     (status = 200, body = AgentList, description = "A page of agents."),
 ))]
 async fn list_agents(request: ApiRequest<CanRead, (), Page<AgentName>>) -> Result<Json<AgentList>> {
-    let info = |spec: &Arc<AgentSpec>| agent_info(&request.gateway, &request.by, spec);
-    let catalogue = request.gateway.catalogue.load();
+    let info = |spec: &Arc<AgentSpec>| agent_info(&request.app, &request.by, spec);
+    let catalogue = request.app.catalogue.load();
     let agents = catalogue.agents().map(info).collect();
     let (agents, next_cursor) = request.params.select(agents, |agent| agent.name.clone());
     Ok(Json(AgentList {
@@ -81,7 +81,7 @@ async fn list_agents(request: ApiRequest<CanRead, (), Page<AgentName>>) -> Resul
 ))]
 async fn get_agent(request: ApiRequest<CanRead, AgentName>) -> Result<Json<Agent>> {
     let spec = request.agent()?;
-    Ok(Json(agent_info(&request.gateway, &request.by, &spec)))
+    Ok(Json(agent_info(&request.app, &request.by, &spec)))
 }
 
 /// Lists the processes of an agent with their states.
@@ -95,7 +95,7 @@ async fn list_agent_processes(
     request: ApiRequest<CanRead, AgentName, Page<Uuid>>,
 ) -> Result<Json<AgentProcessList>> {
     let spec = request.agent()?;
-    let pool = request.gateway.pool();
+    let pool = request.app.pool();
     let processes = pool.processes(&request.by.tenant, Some(&spec.name));
     let processes = processes.iter().map(agent_process).collect();
     let (processes, next_cursor) = request.params.select(processes, |process| process.agent_id);
@@ -125,7 +125,7 @@ async fn list_agent_sessions(
     let AgentPosition { skipped, cursor } = position.unwrap_or_default();
     let of_agent = Some(cursor.as_str()).filter(|cursor| !cursor.is_empty());
     let trace = request.trace.as_ref();
-    let sessions = &request.gateway.sessions;
+    let sessions = &request.app.sessions;
     let page = sessions.agent_sessions(&request.by, &spec, cwd, of_agent, trace);
     let mut page = page.await?;
     page.sessions.drain(..skipped.min(page.sessions.len()));
@@ -181,11 +181,11 @@ fn agent_process(process: &PoolProcess) -> AgentProcess {
     }
 }
 
-fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
-    let (figures, initialized) = gateway.pool().agent_stats(&spec.name, &by.tenant).unzip();
+fn agent_info(app: &AppState, by: &Principal, spec: &AgentSpec) -> Agent {
+    let (figures, initialized) = app.pool().agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
     let member = if spec.is_member() {
-        gateway.fleet.member(&spec.name)
+        app.fleet.member(&spec.name)
     } else {
         None
     };
@@ -267,7 +267,7 @@ fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
 async fn list_installable_agents(
     request: ApiRequest<CanAdmin, (), Page<String>>,
 ) -> Result<Json<InstallableAgentList>> {
-    let registry = &request.gateway.registry;
+    let registry = &request.app.registry;
     let unavailable = |error: ListingError| {
         let detail = ErrorChain(&error).to_string();
         ApiError::new(ProblemCode::RegistryUnavailable, detail)
@@ -304,14 +304,14 @@ async fn call_agent(
     let call = body.value;
     let params = check_call(&spec, &call.method, call.params)?;
     let params = with_trace(&params, request.trace.as_ref());
-    let pool = request.gateway.pool();
+    let pool = request.app.pool();
     let lease = pool.short_lease(&spec, &request.by, Priority::Reclaim);
     let mut lease = lease.await?;
     if call.notify {
         lease.notify(&call.method, &params)?;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let timeout = request.gateway.limits.agents.call_timeout;
+    let timeout = request.app.limits.agents.call_timeout;
     let result = to_one_line(lease.call(&call.method, &params, timeout).await?);
     Ok(Json(RpcResult { result }).into_response())
 }
@@ -339,13 +339,13 @@ fn check_call(
 async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<Json<AgentAuth>> {
     let spec = request.agent()?;
     let tenant = &request.by.tenant;
-    let pool = request.gateway.pool();
+    let pool = request.app.pool();
     let known = pool.agent_stats(&spec.name, tenant);
     let initialized = known.and_then(|known| known.1);
     let initialized = initialized.as_deref();
     let status = if initialized.is_some_and(|answer| answer.capabilities.auth.status) {
         let params = with_trace(&null_to_empty(RawValue::NULL), request.trace.as_ref());
-        agent_status(&request.gateway, &spec, &request.by, &params).await
+        agent_status(&request.app, &spec, &request.by, &params).await
     } else {
         None
     };
@@ -364,15 +364,15 @@ async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<Json<AgentA
 /// The sign-in status from the agent; `None` if the call fails. The state is then that of earlier calls and
 /// sessions.
 async fn agent_status(
-    gateway: &Gateway,
+    app: &AppState,
     spec: &AgentSpec,
     by: &Principal,
     params: &RawValue,
 ) -> Option<Box<RawValue>> {
     let asked = async {
-        let pool = gateway.pool();
+        let pool = app.pool();
         let mut visit = pool.short_lease(spec, by, Priority::Reclaim).await?;
-        let timeout = gateway.limits.agents.call_timeout;
+        let timeout = app.limits.agents.call_timeout;
         let status = visit.call(auth::STATUS, params, timeout).await?;
         visit.release_untouched();
         Ok::<_, ShortLeaseError>(status)
@@ -395,7 +395,7 @@ async fn sign_in(
     body: JsonBody<SignIn>,
 ) -> Result<Response> {
     let spec = request.agent()?;
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let SignIn {
         method_id,
@@ -410,22 +410,22 @@ async fn sign_in(
         None => meta,
     };
     // The methods from an earlier process are enough to reject an unknown method without starting a process.
-    let stats = gateway.pool().agent_stats(&spec.name, &by.tenant);
+    let stats = app.pool().agent_stats(&spec.name, &by.tenant);
     let known = stats.and_then(|stats| stats.1);
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
     {
-        return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
+        return offer_terminal_sign_in(&app, &spec, &by, terminal, public);
     }
-    let pool = gateway.pool();
+    let pool = app.pool();
     let visit = pool.short_lease(&spec, &by, Priority::Reclaim).await?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
-        return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
+        return offer_terminal_sign_in(&app, &spec, &by, terminal, public);
     }
     let meta = meta.as_deref();
     let trace = request.trace.as_ref();
-    call_sign_in(&gateway, &by, &spec, visit, method_id, meta, trace).await?;
+    call_sign_in(&app, &by, &spec, visit, method_id, meta, trace).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -445,7 +445,7 @@ fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Resu
 }
 
 fn offer_terminal_sign_in(
-    gateway: &Gateway,
+    app: &AppState,
     spec: &Arc<AgentSpec>,
     by: &Principal,
     method: TerminalAuth,
@@ -456,8 +456,8 @@ fn offer_terminal_sign_in(
             "sign-in in a terminal is disabled for this agent: set terminal_auth in its entry";
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }
-    let id = gateway.ids.uuid();
-    gateway.pool().offer_sign_in(spec, &by.tenant, id, method)?;
+    let id = app.ids.uuid();
+    app.pool().offer_sign_in(spec, &by.tenant, id, method)?;
     let path = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
     let url = public.map_or_else(|| path.clone(), |Extension(public)| public.join(&path));
     let body = Json(SignInTerminal { url });
@@ -480,18 +480,18 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod> {
 ))]
 async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode> {
     let spec = request.agent()?;
-    let pool = request.gateway.pool();
+    let pool = request.app.pool();
     let can_log_out = InitializeResult::can_log_out;
     let visit = pool.short_lease_for("logout", &spec, &request.by, can_log_out);
     let mut visit = visit.await?;
     let logout = visit.version().logout_method();
     let params = with_trace(&null_to_empty(RawValue::NULL), request.trace.as_ref());
-    let timeout = request.gateway.limits.agents.call_timeout;
+    let timeout = request.app.limits.agents.call_timeout;
     visit.call(logout, &params, timeout).await?;
     visit.signed_out();
     tracing::info!(agent = %spec.name, by = %request.by.id, "signed out of an agent");
     let event = SignedOut { agent: request.ids };
-    request.gateway.audit.append(&request.by.author(), event);
+    request.app.audit.append(&request.by.author(), event);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -509,11 +509,11 @@ async fn open_terminal(
     Extension(held): Extension<ConnectionPermit>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let (name, id) = request.ids;
     let mut params = request.params;
-    let spec = gateway.catalogue.agent(&name);
+    let spec = app.catalogue.agent(&name);
     let spec = spec.ok_or_else(ApiError::not_found)?;
     let mut characters = |name, default| {
         let given: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;
@@ -527,21 +527,21 @@ async fn open_terminal(
     // An offer is valid for one connection. A request that is no WebSocket must not consume it.
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
-        Err(_) if !gateway.pool().offers_sign_in(&name, &by.tenant, id) => {
+        Err(_) if !app.pool().offers_sign_in(&name, &by.tenant, id) => {
             return Err(ApiError::not_found());
         }
         Err(rejection) => return Err(ApiError::no_websocket(&rejection)),
     };
-    let guard = gateway.streams.acquire(&by)?;
-    let pool = gateway.pool();
+    let guard = app.streams.acquire(&by, "sign_in")?;
+    let pool = app.pool();
     let opened = pool.open_sign_in(&spec, &by.tenant, id, size).await?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
-    let record = SignInRecord::start(&gateway.audit, &by.author(), name, None);
-    let bytes = gateway.limits.http.max_websocket_message_bytes;
-    let shutdown = gateway.shutdown.clone();
+    let record = SignInRecord::start(&app.audit, &by.author(), name, None);
+    let bytes = app.limits.http.max_websocket_message_bytes;
+    let shutdown = app.shutdown.clone();
     let socket = SignInSocket {
-        gateway,
+        app,
         sign_in,
         record,
         admission: by.admission().clone(),

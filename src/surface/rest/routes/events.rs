@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::stream::{EventTypes, Feed, Source, TurnFilter};
 use crate::surface::http::{
-    ApiError, ApiRequest, CanAdmin, CanRead, Gateway, LastEventId, Params, PreferWait, Result,
+    ApiError, ApiRequest, AppState, CanAdmin, CanRead, LastEventId, Params, PreferWait, Result,
 };
 use crate::surface::rest::events_query::{EventsQuery, page_response};
 use crate::surface::rest::negotiate::{Representation, negotiate};
@@ -17,7 +17,7 @@ use events::event::{AuditPage, EventPage, ResetReason, SessionEvent};
 use log::eventlog::{GlobalScope, Start};
 use sessions::session::SessionHandle;
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         session_events,
         session_events_stream,
@@ -45,23 +45,23 @@ async fn stream_or_page<S, I>(
     form: Representation,
     wait: PreferWait,
 ) -> Result<Response> {
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let encoder = query.encoder(form);
     let feed = Feed {
         types: query.types.unwrap_or(EventTypes::All),
         turn,
         from_tail: query.start == Start::Tail,
-        ..gateway.feed(source)
+        ..app.feed(source)
     };
     if let Some(encoder) = encoder {
-        let guard = gateway.streams.acquire(&by)?;
-        return Ok(gateway.stream_response(by.admission(), guard, feed, encoder, query.follow));
+        let guard = app.streams.acquire(&by, "events")?;
+        return Ok(app.stream_response(by.admission(), guard, feed, encoder, query.follow));
     }
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.
-    let _guard = wait.map(|_| gateway.streams.acquire(&by)).transpose()?;
-    let page = page_response(&gateway, by.admission(), feed, query.limit, wait);
+    let _guard = wait.map(|_| app.streams.acquire(&by, "held")).transpose()?;
+    let page = page_response(&app, by.admission(), feed, query.limit, wait);
     // Boxed, because the future of a stream would otherwise reserve the space of a page.
     Box::pin(page).await
 }
@@ -106,7 +106,7 @@ async fn respond_session(
     last: LastEventId,
     wait: PreferWait,
 ) -> Result<Response> {
-    let epoch = request.gateway.epoch().of_session(request.ids);
+    let epoch = request.app.epoch().of_session(request.ids);
     let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let session = request.open_session().await?;
@@ -157,7 +157,7 @@ async fn respond_turn(
     last: LastEventId,
     wait: PreferWait,
 ) -> Result<Response> {
-    let epoch = request.gateway.epoch().of_session(request.ids.0);
+    let epoch = request.app.epoch().of_session(request.ids.0);
     let mut query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let session = request.open_session().await?;
@@ -228,7 +228,7 @@ async fn respond_all(
     last: LastEventId,
     wait: PreferWait,
 ) -> Result<Response> {
-    let epoch = request.gateway.epoch();
+    let epoch = request.app.epoch();
     let mut query = EventsQuery::parse::<Position>(&mut request.params, &last, &epoch)?;
     let chosen = parse_selected(&request.params.all("session"))?;
     let summaries = request.params.flag("summaries", false)?;
@@ -237,14 +237,14 @@ async fn respond_all(
         let detail = "expected a stream: a page has no summaries";
         return Err(ApiError::invalid("summaries", detail));
     }
-    let sessions = open_selected(&request.gateway, &request.by, &chosen).await?;
+    let sessions = open_selected(&request.app, &request.by, &chosen).await?;
     if chosen.is_empty() {
         query.types.get_or_insert(EventTypes::NoBulk);
         if query.start == Start::Beginning {
             query.start = Start::Tail;
         }
     }
-    let log = request.gateway.log();
+    let log = request.app.log();
     if form != Representation::Json && query.ends_at(log.position().pos) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -298,13 +298,13 @@ fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>> {
 }
 
 async fn open_selected(
-    gateway: &Gateway,
+    app: &AppState,
     by: &Principal,
     chosen: &[SelectedSession],
 ) -> Result<Vec<SessionHandle>> {
     let mut sessions = Vec::with_capacity(chosen.len());
     for (id, _) in chosen {
-        sessions.push(gateway.sessions.open(by, *id).await?);
+        sessions.push(app.sessions.open(by, *id).await?);
     }
     Ok(sessions)
 }
@@ -338,10 +338,10 @@ async fn get_audit(
     wait: PreferWait,
 ) -> Result<Response> {
     let form = negotiate(&headers, &FORMATS)?;
-    let epoch = request.gateway.epoch().of_session(SessionId::AUDIT);
+    let epoch = request.app.epoch().of_session(SessionId::AUDIT);
     let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
-    let log = request.gateway.audit.log().clone();
+    let log = request.app.audit.log().clone();
     if form != Representation::Json && query.ends_at(log.committed()) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }

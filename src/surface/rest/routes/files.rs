@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::stream::body_from;
 use crate::surface::http::{
-    ApiError, ApiRequest, CanFiles, CanPrompt, Conditions, Gateway, Page, Params, Result, ascii,
+    ApiError, ApiRequest, AppState, CanFiles, CanPrompt, Conditions, Page, Params, Result, ascii,
     check_coding, declared_bytes, discard_rest, waits_for_continue,
 };
 use crate::surface::rest::negotiate::{RequestedRange, requested_range};
@@ -33,7 +33,7 @@ use workspace::{
     Upload, WriteOutcome, media_type,
 };
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         list_files,
         read_file,
@@ -78,10 +78,10 @@ async fn list_files(
     params.finish()?;
     let extent = PageLimits {
         max_entries: limit,
-        max_names: request.gateway.limits.http.max_search_names,
+        max_names: request.app.limits.http.max_search_names,
     };
     let workspace = request.open_session().await?.workspace().await?;
-    let page = run_blocking(&request.gateway.shutdown, move || match pattern {
+    let page = run_blocking(&request.app.shutdown, move || match pattern {
         None => workspace.list(&path, cursor.as_deref(), limit),
         Some(pattern) => workspace.find(&path, &pattern, cursor.as_deref(), extent),
     });
@@ -125,11 +125,11 @@ async fn read_file(
     headers: HeaderMap,
 ) -> Result<Response> {
     let workspace = request.open_session().await?.workspace().await?;
-    let gateway = request.gateway;
+    let app = request.app;
     let path = request.ids.1;
     let name = path.rsplit('/').find(|name| !name.is_empty());
     let name = name.unwrap_or_default().to_owned();
-    let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
+    let file = run_blocking(&app.shutdown, move || workspace.open_file(&path)).await?;
     let etag = [(header::ETAG, ascii(&*file.stat.etag))];
     let current = Some(file.stat.etag.as_str());
     if expected.if_match.is_some_and(|tags| !tags.matches(current)) {
@@ -167,7 +167,7 @@ async fn read_file(
         let range = format!("bytes {}-{}/{size}", bytes.start, bytes.end - 1);
         [(header::CONTENT_RANGE, ascii(range))]
     });
-    let body = file_body(gateway.shutdown.clone(), file, bytes);
+    let body = file_body(app.shutdown.clone(), file, bytes);
     Ok((status, etag, headers, range, body).into_response())
 }
 
@@ -203,8 +203,8 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
     }))
 }
 
-fn check_storage(gateway: &Gateway) -> Result<()> {
-    if gateway.log().storage_full() {
+fn check_storage(app: &AppState) -> Result<()> {
+    if app.log().storage_full() {
         let detail = "the disk is nearly full: the gateway accepts only reads";
         return Err(ApiError::new(ProblemCode::StorageFull, detail));
     }
@@ -230,7 +230,7 @@ async fn write_file(
     headers: HeaderMap,
     mut body: Body,
 ) -> Result<Response> {
-    let max = request.gateway.limits.sessions.max_file_bytes;
+    let max = request.app.limits.sessions.max_file_bytes;
     if declared_bytes(&headers).is_some_and(|length| length > max) {
         if !waits_for_continue(&headers) {
             discard_rest(&mut body).await;
@@ -241,13 +241,13 @@ async fn write_file(
     // Agents can create any name. Therefore the other routes accept these characters.
     check_name(&request.ids.1).map_err(|error| ApiError::invalid("path", error.to_string()))?;
     let workspace = request.open_session().await?.workspace().await?;
-    let gateway = request.gateway;
+    let app = request.app;
     let path = request.ids.1;
-    check_storage(&gateway)?;
+    check_storage(&app)?;
     let begin = move || workspace.begin(&path, expected, max);
-    let upload = run_blocking(&gateway.shutdown, begin).await?;
-    let saved = receive_upload(&gateway.shutdown, upload, &mut body);
-    let saved = tokio::time::timeout(gateway.limits.http.body_timeout, saved).await;
+    let upload = run_blocking(&app.shutdown, begin).await?;
+    let saved = receive_upload(&app.shutdown, upload, &mut body);
+    let saved = tokio::time::timeout(app.limits.http.body_timeout, saved).await;
     // The rest of the body stays unread, so the connection closes after the response.
     let detail = "the body was not complete within the time limit";
     let saved = saved.map_err(|_| ApiError::new(ProblemCode::Malformed, detail))?;
@@ -315,7 +315,7 @@ async fn delete_file(
     let workspace = request.open_session().await?.workspace().await?;
     let path = request.ids.1;
     let delete = move || workspace.delete(&path, &expected);
-    run_blocking(&request.gateway.shutdown, delete).await?;
+    run_blocking(&request.app.shutdown, delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -331,7 +331,7 @@ async fn list_changes(
     request: ApiRequest<CanFiles, SessionId, Page<String>>,
 ) -> Result<Json<FileChangeList>> {
     let baseline = request.open_session().await?.baseline().await?;
-    let changes = run_blocking(&request.gateway.shutdown, move || baseline.compare()).await?;
+    let changes = run_blocking(&request.app.shutdown, move || baseline.compare()).await?;
     let files = changes.files.iter().map(file_change).collect();
     let (files, next_cursor) = request.params.select(files, |file| file.path.clone());
     Ok(Json(FileChangeList {
@@ -373,10 +373,10 @@ async fn read_change(
     request: ApiRequest<CanFiles, (SessionId, String)>,
 ) -> Result<Json<FileChangeText>> {
     let baseline = request.open_session().await?.baseline().await?;
-    let gateway = request.gateway;
+    let app = request.app;
     let path = request.ids.1;
     let shown = path.clone();
-    let text = run_blocking(&gateway.shutdown, move || baseline.text(&path)).await?;
+    let text = run_blocking(&app.shutdown, move || baseline.text(&path)).await?;
     Ok(Json(FileChangeText {
         path: shown,
         kind: change_kind(text.kind),
@@ -397,11 +397,11 @@ async fn revert_change(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
 ) -> Result<Response> {
-    check_storage(&request.gateway)?;
+    check_storage(&request.app)?;
     let baseline = request.open_session().await?.baseline().await?;
-    let gateway = request.gateway;
+    let app = request.app;
     let path = request.ids.1;
-    let etag = run_blocking(&gateway.shutdown, move || baseline.revert(&path, &expected)).await?;
+    let etag = run_blocking(&app.shutdown, move || baseline.revert(&path, &expected)).await?;
     let etag = etag.map(|etag| [(header::ETAG, ascii(etag))]);
     Ok((StatusCode::NO_CONTENT, etag, ()).into_response())
 }
@@ -422,7 +422,7 @@ async fn list_workspaces(
     let cursor = params.short("cursor", 4096)?;
     let limit = params.limit(50, 200)?;
     params.finish()?;
-    let workspaces = &request.gateway.sessions.context().workspaces;
+    let workspaces = &request.app.sessions.context().workspaces;
     let workspaces = workspaces.with_granted(request.by.folders.clone());
     let Some(path) = path else {
         let folders = workspaces.top_folders().filter_map(folder).collect();
@@ -436,7 +436,7 @@ async fn list_workspaces(
         }));
     };
     let work = move || workspaces.browse(&path, cursor.as_deref(), limit);
-    let page = request.gateway.shutdown.spawn_blocking(work).await;
+    let page = request.app.shutdown.spawn_blocking(work).await;
     let page = page.map_err(ApiError::internal)?.map_err(|error| match error {
         FileError::OutsideRoots => {
             let detail = "the folder lies outside the workspace roots: list the roots with a request without `path`";

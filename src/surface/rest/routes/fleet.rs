@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::server::{BodyCharge, ConnectionPermit};
 use crate::surface::http::{
-    ApiError, ApiRequest, CanAdmin, CanFleet, CanPrompt, Gateway, IdempotencyHeader, JsonBody,
+    ApiError, ApiRequest, AppState, CanAdmin, CanFleet, CanPrompt, IdempotencyHeader, JsonBody,
     Page, Params, Replayed, Result, accept_socket,
 };
 use crate::surface::rest::fleet_socket::{FleetSocket, check_name, rejected};
@@ -33,7 +33,7 @@ use wire::fleet::{
     MEMBER_FRAME_BYTES, MemberInfo, MemberKey, MemberState, MemberStatus, REMOVED_TEXT,
 };
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         list_members,
         remove_members,
@@ -61,8 +61,8 @@ const DEFAULT_CAPACITY: usize = 4;
 async fn list_members(
     request: ApiRequest<CanAdmin, (), Page<AgentName>>,
 ) -> Result<Json<FleetMemberList>> {
-    let now = request.gateway.ids.now();
-    let members = request.gateway.fleet.status().into_iter();
+    let now = request.app.ids.now();
+    let members = request.app.fleet.status().into_iter();
     let members = members.map(|status| member_info(status, now)).collect();
     let (members, next_cursor) = request.params.select(members, |member| member.name.clone());
     Ok(Json(FleetMemberList {
@@ -79,7 +79,7 @@ async fn list_members(
     (status = 204, description = "The member gets no new processes."),
 ))]
 async fn drain_member(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode> {
-    let member = request.gateway.fleet.member(&request.ids);
+    let member = request.app.fleet.member(&request.ids);
     let member = member.ok_or_else(ApiError::not_found)?;
     member.start_drain();
     tracing::info!(member = %member.name(), key = %request.by.id, "a member of the fleet is being drained");
@@ -121,7 +121,7 @@ fn remove<I, Q>(
     request: &ApiRequest<CanAdmin, I, Q>,
     condition: impl Fn(&AgentName, &Arc<str>) -> bool,
 ) -> Vec<AgentName> {
-    let removed = request.gateway.fleet.remove_where(condition, REMOVED_TEXT);
+    let removed = request.app.fleet.remove_where(condition, REMOVED_TEXT);
     for member in &removed {
         tracing::info!(%member, key = %request.by.id, "a member was removed from the fleet");
     }
@@ -161,7 +161,7 @@ async fn call_member(
     request: ApiRequest<CanAdmin, AgentName>,
     body: JsonBody<MemberCall>,
 ) -> Result<Json<RpcResult>> {
-    if request.gateway.fleet.member(&request.ids).is_none() {
+    if request.app.fleet.member(&request.ids).is_none() {
         return Err(ApiError::not_found());
     }
     let spec = request.agent()?;
@@ -181,7 +181,7 @@ async fn call_member(
     let params = call.params;
     let params = params.map_or_else(|| null_to_empty(RawValue::NULL), to_one_line);
     let params = with_trace(&params, request.trace.as_ref());
-    let pool = request.gateway.pool();
+    let pool = request.app.pool();
     let lease = pool.short_lease(&spec, &request.by, Priority::Reclaim);
     let mut lease = lease.await?;
     let timeout = Duration::from_secs(call.timeout_seconds);
@@ -205,21 +205,21 @@ async fn connect_member(
 ) -> Result<Response> {
     let description = cca_description(&mut request.params)?;
     request.params.finish()?;
-    let ApiRequest { gateway, by, .. } = request;
+    let ApiRequest { app, by, .. } = request;
     let upgrade = upgrade.map_err(|rejection| ApiError::no_websocket(&rejection))?;
-    let guard = gateway.streams.acquire(&by)?;
+    let guard = app.streams.acquire(&by, "fleet")?;
     let key = MemberKey {
         name: by.id.clone(),
         names: by.credential().verified.member_names.clone(),
-        limits: gateway.principal_limits.effective(&by),
+        limits: app.principal_limits.effective(&by),
     };
     let cca = match description {
         None => None,
         Some((name, instance, info)) => {
             let max = key.limits.max(PrincipalLimit::Members);
-            let opened = check_name(&gateway, &name, &key).and_then(|()| {
-                let opened = gateway.cca.open(&name, &by.key(), instance, max);
-                opened.map_err(|error| rejected(&gateway, &name, &key, error.to_string()))
+            let opened = check_name(&app, &name, &key).and_then(|()| {
+                let opened = app.cca.open(&name, &by.key(), instance, max);
+                opened.map_err(|error| rejected(&app, &name, &key, error.to_string()))
             });
             let opened = opened.map_err(|reason| ApiError::new(ProblemCode::Forbidden, reason))?;
             Some((opened, info))
@@ -229,9 +229,9 @@ async fn connect_member(
         .as_ref()
         .map_or(MEMBER_FRAME_BYTES, |_| MAX_MESSAGE_BYTES);
     held.charge_messages(charge);
-    let shutdown = gateway.shutdown.clone();
+    let shutdown = app.shutdown.clone();
     let socket = FleetSocket {
-        gateway,
+        app,
         admission: by.admission().clone(),
         key,
         cca,
@@ -288,7 +288,7 @@ async fn create_broadcast(
     if broadcast.form == BroadcastForm::Prompt {
         by.require(Scope::Admin)?;
     }
-    let broadcasts = &request.gateway.broadcasts;
+    let broadcasts = &request.app.broadcasts;
     let sent = broadcasts.send(&by, by.author(), broadcast, key, request.trace);
     let sent = sent.await?;
     Ok((Replayed(sent.replayed), Json(sent.response)).into_response())

@@ -8,7 +8,7 @@ use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::config::Limits;
-use crate::surface::http::{ApiError, ApiRequest, CanRead, Gateway, HasKey, JsonBody, Result};
+use crate::surface::http::{ApiError, ApiRequest, AppState, CanRead, HasKey, JsonBody, Result};
 use base::types::{EffectiveLimits, PrincipalLimit, Scope};
 use events::api::{
     CreateTicket, GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo,
@@ -17,7 +17,7 @@ use events::api::{
 use log::audit::Counted;
 use sessions::limits::IDEMPOTENCY_KEY_MAX_AGE;
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![get_gateway, create_ticket, livez, readyz]
 }
 
@@ -29,24 +29,24 @@ pub(super) fn routes() -> OpenApiRouter<Gateway> {
     (status = 200, body = GatewayInfo, description = "The gateway, and the rights and limits of this key."),
 ))]
 async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo> {
-    let ApiRequest { gateway, by, .. } = request;
+    let ApiRequest { app, by, .. } = request;
     Json(GatewayInfo {
         name: "acp-gateway".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        epoch: gateway.epoch(),
+        epoch: app.epoch(),
         principal: PrincipalInfo {
             id: by.id.to_string(),
             tenant: by.tenant.as_str().to_owned(),
         },
         scopes: by.scopes.iter().collect(),
-        limits: limits(&gateway.limits, &gateway.principal_limits.effective(&by)),
+        limits: limits(&app.limits, &app.principal_limits.effective(&by)),
     })
 }
 
-fn limits(gateway: &Limits, principal: &EffectiveLimits) -> GatewayLimits {
-    let sessions = &gateway.sessions;
+fn limits(app: &Limits, principal: &EffectiveLimits) -> GatewayLimits {
+    let sessions = &app.sessions;
     GatewayLimits {
-        max_body_bytes: gateway.http.max_body_bytes,
+        max_body_bytes: app.http.max_body_bytes,
         max_prompt_bytes: sessions.max_prompt_bytes,
         max_file_bytes: sessions.max_file_bytes,
         idempotency_key_max_age_seconds: IDEMPOTENCY_KEY_MAX_AGE.as_secs(),
@@ -83,11 +83,11 @@ async fn livez() -> &'static str {
 #[utoipa::path(get, path = "/readyz", responses(
     (status = 200, body = String, content_type = "text/plain", description = "`ok`"),
 ))]
-async fn readyz(State(gateway): State<Gateway>) -> Result<&'static str> {
-    if gateway.shutdown.is_draining() {
+async fn readyz(State(app): State<AppState>) -> Result<&'static str> {
+    if app.shutdown.is_draining() {
         return Err(ApiError::draining());
     }
-    if gateway.log().storage_full() {
+    if app.log().storage_full() {
         let detail = "the disk is full or nearly full: the gateway rejects new sessions and prompts, and accepts only reads";
         return Err(ApiError::new(ProblemCode::StorageFull, detail));
     }
@@ -135,15 +135,15 @@ async fn create_ticket(
             request.by.require(Scope::Admin)?;
         }
     }
-    let gateway = &request.gateway;
-    let tickets = gateway.policy.tickets.clone();
+    let app = &request.app;
+    let tickets = app.policy.tickets.clone();
     let holder = request.by.credential().verified.clone();
     let issue = move || tickets.issue(&holder, paths);
-    let issued = gateway.shutdown.spawn_blocking(issue).await;
+    let issued = app.shutdown.spawn_blocking(issue).await;
     let issued = issued.map_err(ApiError::internal)?;
     let issued = issued.map_err(ApiError::internal)?;
-    let counted = gateway.audit.counted();
-    let now = gateway.ids.now();
+    let counted = app.audit.counted();
+    let now = app.ids.now();
     counted.by_key(&request.by.author(), Counted::TicketCreated, now);
     let ticket = Ticket {
         ticket: issued.ticket,

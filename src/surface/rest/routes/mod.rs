@@ -8,7 +8,7 @@
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::surface::http::Gateway;
+use crate::surface::http::AppState;
 
 /// The router of these handlers. Each route is registered together with its operation, so the OpenAPI document lists
 /// every route.
@@ -23,6 +23,7 @@ mod events;
 mod files;
 mod fleet;
 mod gateway;
+mod metrics;
 mod prompts;
 mod requests;
 mod sessions;
@@ -30,10 +31,13 @@ mod tasks;
 mod transcript;
 mod webhooks;
 
+pub(crate) use metrics::local_router as local_metrics;
+
 /// The routes that the OpenAPI document describes.
-pub(super) fn api_router() -> OpenApiRouter<Gateway> {
+pub(super) fn api_router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(gateway::routes())
+        .merge(metrics::routes())
         .merge(agents::routes())
         .merge(sessions::routes())
         .merge(prompts::routes())

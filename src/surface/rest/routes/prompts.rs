@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::stream::Sse;
 use crate::surface::http::{
-    ApiError, ApiRequest, Authorized, CanPrompt, CanRead, Gateway, IdempotencyHeader, JsonBody,
+    ApiError, ApiRequest, AppState, Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody,
     NewTurn, Params, PreferWait, PreferenceApplied, PromptSize, Replayed, Result, location,
     turn_feed,
 };
@@ -21,7 +21,7 @@ use events::event::SessionEvent;
 use sessions::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use wire::acp::to_one_line;
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         list_prompts,
         create_prompt,
@@ -82,7 +82,7 @@ async fn begin_prompt(
 ) -> Result<Response> {
     let key = key.bind(&body.bytes);
     let session = request.open_session().await?;
-    let gateway = request.gateway;
+    let app = request.app;
     let by = request.by;
     let prompt = PromptRequest {
         attachments: body.value.attachments,
@@ -95,7 +95,7 @@ async fn begin_prompt(
     drop(body.bytes);
     let held = form == Representation::EventStream || wait.is_some();
     let NewTurn { admitted, guard } =
-        NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;
+        NewTurn::begin::<ApiError>(&app, &by, &session, prompt, held).await?;
     let session_id = session.id();
     let prompt_id = admitted.prompt.prompt_id;
     let location = location(format!("/v1/sessions/{session_id}/prompts/{prompt_id}"));
@@ -103,8 +103,8 @@ async fn begin_prompt(
     let response = match (form, guard) {
         (Representation::EventStream, Some(guard)) => {
             let first = admitted.first_seq;
-            let feed = turn_feed(&gateway, session, prompt_id, first, admitted.last_seq);
-            gateway.stream_response(by.admission(), guard, feed, Box::new(Sse::<true>), true)
+            let feed = turn_feed(&app, session, prompt_id, first, admitted.last_seq);
+            app.stream_response(by.admission(), guard, feed, Box::new(Sse::<true>), true)
         }
         (_, _guard) => wait_and_respond(&by, &session, admitted, wait).await?,
     };
@@ -202,7 +202,7 @@ async fn get_prompt(
         && range.last_seq.is_none()
     {
         // A held response counts as a stream.
-        let _guard = request.gateway.streams.acquire(&request.by)?;
+        let _guard = request.app.streams.acquire(&request.by, "held")?;
         turn = wait_ended(&request.by, &session, prompt, limit).await?;
     }
     if turn.is_none() {

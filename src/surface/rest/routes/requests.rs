@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::surface::http::{
-    ApiError, ApiRequest, CanApprove, CanRead, Gateway, IdempotencyHeader, JsonBody, Page,
+    ApiError, ApiRequest, AppState, CanApprove, CanRead, IdempotencyHeader, JsonBody, Page,
     PromptSize, Replayed, Result,
 };
 use base::types::{RequestId, SessionId};
@@ -17,7 +17,7 @@ use events::api::{
 use sessions::session::{Answer, IdempotencyKey};
 use wire::acp::to_one_line;
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         list_requests,
         answer_request,
@@ -59,7 +59,7 @@ async fn submit_answer(
         // The stored response must differ from JSON's null, which stands for no response.
         Ok::<_, ApiError>(true)
     };
-    let context = request.gateway.sessions.context();
+    let context = request.app.sessions.context();
     let answered = context.respond_once(&request.by, key, act).await?;
     Ok((StatusCode::NO_CONTENT, Replayed(answered.replayed), ()).into_response())
 }

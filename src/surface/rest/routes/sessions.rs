@@ -12,9 +12,9 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::prompts::content_blocks;
 use crate::surface::http::{
-    ApiError, ApiRequest, Authorized, CanApprove, CanPrompt, CanRead, Gateway, IdempotencyHeader,
+    ApiError, ApiRequest, AppState, Authorized, CanApprove, CanPrompt, CanRead, IdempotencyHeader,
     IfMatch, IfNoneMatch, JsonBody, NewTurn, OptionalJsonBody, Params, PromptSize, Replayed,
-    Result, ascii, json, location,
+    Result, ascii, json, location, record_session,
 };
 use base::types::{Scope, SessionId};
 use events::api::{
@@ -27,7 +27,7 @@ use sessions::session::{
 };
 use wire::acp::{self, CancelTarget, ConfigValue, to_one_line, to_raw};
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         list_sessions,
         create_session,
@@ -67,7 +67,7 @@ async fn create_session(
     let key = key.bind(&body.bytes);
     let first = FirstTurn::take(&mut body.value, key.as_ref())?;
     first.check_scope(&request.by)?;
-    let sessions = &request.gateway.sessions;
+    let sessions = &request.app.sessions;
     let created = sessions.create(&request.by, body.value, None, key, request.trace.clone());
     let mut created = created.await?;
     if !first.is_empty() {
@@ -89,12 +89,13 @@ async fn fork_session(
     key: IdempotencyHeader,
 ) -> Result<Response> {
     let session = request.open_session().await?;
-    let sessions = &request.gateway.sessions;
+    let sessions = &request.app.sessions;
     let forked = sessions.fork(&request.by, &session, &[], key.bind(&[]), request.trace);
     Ok(created_response(forked.await?))
 }
 
 fn created_response(created: Created) -> Response {
+    record_session(created.response.session_id);
     let location = location(format!("/v1/sessions/{}", created.response.session_id));
     let response = session_response(StatusCode::CREATED, created.response);
     (location, Replayed(created.replayed), response).into_response()
@@ -126,7 +127,7 @@ async fn list_sessions(
         ..list_query(params, 200)?
     };
     params.finish()?;
-    let page = request.gateway.sessions.list(&request.by, &query).await?;
+    let page = request.app.sessions.list(&request.by, &query).await?;
     // `list` reads the position before the sessions, so an equal position means an equal list.
     let etag = format!("\"{}\"", page.last_event_id);
     Ok(known.respond(&etag, || Json(page).into_response()))
@@ -279,7 +280,7 @@ fn parse_batch(mut params: Params) -> Result<ListQuery> {
 ))]
 async fn close_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Json<BulkResults>> {
     let query = parse_batch(request.params)?;
-    let sessions = &request.gateway.sessions;
+    let sessions = &request.app.sessions;
     let closed = sessions.bulk(&request.by, BulkAction::Close, &query, request.trace);
     Ok(Json(closed.await?))
 }
@@ -293,7 +294,7 @@ async fn close_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Js
 ))]
 async fn delete_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Json<BulkResults>> {
     let query = parse_batch(request.params)?;
-    let sessions = &request.gateway.sessions;
+    let sessions = &request.app.sessions;
     let deleted = sessions.bulk(&request.by, BulkAction::Delete, &query, request.trace);
     Ok(Json(deleted.await?))
 }
@@ -345,8 +346,9 @@ impl FirstTurn {
 
     /// Sets the mode and the options, and begins the turn. On failure, nothing of the session remains.
     async fn begin(self, request: &ApiRequest<CanPrompt>, created: &Created) -> Result<Session> {
-        let sessions = &request.gateway.sessions;
-        let session = sessions.open(&request.by, created.response.session_id);
+        let session = request
+            .app
+            .open_session(&request.by, created.response.session_id);
         let session = session.await?;
         if let Err(error) = self.run(request, &session).await {
             if !created.replayed {
@@ -382,7 +384,7 @@ impl FirstTurn {
             trace: trace.clone(),
             ..PromptRequest::new(blocks)
         };
-        NewTurn::begin::<ApiError>(&request.gateway, by, session, prompt, false).await?;
+        NewTurn::begin::<ApiError>(&request.app, by, session, prompt, false).await?;
         Ok(())
     }
 }

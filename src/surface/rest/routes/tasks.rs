@@ -13,14 +13,14 @@ use uuid::Uuid;
 use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
 use crate::stream::StreamGuard;
 use crate::surface::http::{
-    ApiError, ApiRequest, CanPrompt, CanRead, Gateway, IdempotencyHeader, JsonBody, Params,
+    ApiError, ApiRequest, AppState, CanPrompt, CanRead, IdempotencyHeader, JsonBody, Params,
     PreferWait, PreferenceApplied, Replayed, Result, location,
 };
 use events::api::{CreateTask, Problem, Task, TaskList};
 use sessions::task::Filter;
 use wire::acp::to_raw;
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![list_tasks, create_task, get_task, cancel_task]
 }
 
@@ -45,7 +45,7 @@ async fn create_task(
     let key = key.bind(&body.bytes);
     let blocks = blocks(&body.value)?;
     let held = held(&request, wait)?;
-    let tasks = &request.gateway.tasks;
+    let tasks = &request.app.tasks;
     let created = tasks.create(&request.by, body.value, blocks, key).await?;
     let response = respond(&request, created.response, held, true).await?;
     Ok((Replayed(created.replayed), response).into_response())
@@ -79,7 +79,7 @@ async fn list_tasks(mut request: ApiRequest<CanRead, (), Params>) -> Result<Json
         .parsed("cursor", "the `nextCursor` of a page")?;
     let limit = request.params.limit(DEFAULT_TASKS, MAX_TASKS)?;
     request.params.finish()?;
-    let tasks = &request.gateway.tasks;
+    let tasks = &request.app.tasks;
     let list = tasks.list(&request.by.tenant, &filter, before, limit).await;
     Ok(Json(list.map_err(ApiError::internal)?))
 }
@@ -92,7 +92,7 @@ async fn list_tasks(mut request: ApiRequest<CanRead, (), Params>) -> Result<Json
     (status = 200, body = Task, description = "The task. Its `status` shows whether it has ended."),
 ))]
 async fn get_task(request: ApiRequest<CanRead, Uuid>, wait: PreferWait) -> Result<Response> {
-    let tasks = &request.gateway.tasks;
+    let tasks = &request.app.tasks;
     let task = tasks.get(&request.by.tenant, request.ids).await;
     let task = task.map_err(ApiError::internal)?;
     let task = task.ok_or_else(ApiError::not_found)?;
@@ -112,7 +112,7 @@ async fn get_task(request: ApiRequest<CanRead, Uuid>, wait: PreferWait) -> Resul
     (status = 202, body = Task, description = "The gateway cancels the turn of the task."),
 ))]
 async fn cancel_task(request: ApiRequest<CanPrompt, Uuid>) -> Result<Response> {
-    let tasks = &request.gateway.tasks;
+    let tasks = &request.app.tasks;
     let task = tasks.cancel(&request.by.tenant, request.ids).await?;
     respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
 }
@@ -128,7 +128,7 @@ fn held<S, I, Q>(request: &ApiRequest<S, I, Q>, wait: PreferWait) -> Result<Opti
     };
     Ok(Some(Held {
         limit,
-        _guard: request.gateway.streams.acquire(&request.by)?,
+        _guard: request.app.streams.acquire(&request.by, "held")?,
     }))
 }
 
@@ -139,7 +139,7 @@ async fn respond<S, I, Q>(
     held: Option<Held>,
     accepts: bool,
 ) -> Result<Response> {
-    let tasks = &request.gateway.tasks;
+    let tasks = &request.app.tasks;
     if let Some(held) = &held {
         tokio::select! {
             biased;

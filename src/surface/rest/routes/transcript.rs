@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode, header};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::surface::http::{
-    ApiError, ApiRequest, CanApprove, CanRead, Gateway, IfNoneMatch, Params, Result,
+    ApiError, ApiRequest, AppState, CanApprove, CanRead, IfNoneMatch, Params, Result,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::types::text::strip_controls;
@@ -15,7 +15,7 @@ use base::types::{PromptId, SessionId, TerminalId};
 use events::api::{ProblemCode, TerminalList, TerminalWindow, Transcript};
 use sessions::transcript::markdown;
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         get_transcript,
         get_transcript_markdown,

@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::surface::http::{
-    ApiError, ApiRequest, CanAdmin, Gateway, IdempotencyHeader, JsonBody, Page, Params, Replayed,
+    ApiError, ApiRequest, AppState, CanAdmin, IdempotencyHeader, JsonBody, Page, Params, Replayed,
     Result, location,
 };
 use base::types::{Author, Principal};
@@ -19,7 +19,7 @@ use events::event::{WebhookCreated, WebhookDeleted};
 use log::eventlog::newest_first_id;
 use sessions::webhooks::{CreateError, RepeatError};
 
-pub(super) fn routes() -> OpenApiRouter<Gateway> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes![
         list_webhooks,
         create_webhook,
@@ -41,7 +41,7 @@ const MAX_DELIVERIES: usize = 200;
     (status = 200, body = WebhookList, description = "A page of webhooks."),
 ))]
 async fn list_webhooks(request: ApiRequest<CanAdmin, (), Page<Uuid>>) -> Result<Json<WebhookList>> {
-    let webhooks = request.gateway.webhooks.list(&request.by.tenant);
+    let webhooks = request.app.webhooks.list(&request.by.tenant);
     let webhooks = webhooks.into_iter().map(|record| record.webhook).collect();
     let (webhooks, next_cursor) = request
         .params
@@ -69,10 +69,10 @@ async fn create_webhook(
     let key = key.bind(&body.bytes);
     let principal = Principal::clone(&request.by);
     let author = request.by.author();
-    let gateway = request.gateway.clone();
+    let app = request.app.clone();
     let wanted = body.value;
-    let act = move || async move { create(&gateway, &principal, &author, wanted).await };
-    let context = request.gateway.sessions.context();
+    let act = move || async move { create(&app, &principal, &author, wanted).await };
+    let context = request.app.sessions.context();
     let created = context.respond_once(&request.by, key, act).await?;
     let location = location(format!("/v1/webhooks/{}", created.response.webhook_id));
     let replayed = Replayed(created.replayed);
@@ -81,12 +81,12 @@ async fn create_webhook(
 }
 
 async fn create(
-    gateway: &Gateway,
+    app: &AppState,
     principal: &Principal,
     author: &Author,
     wanted: CreateWebhook,
 ) -> Result<Webhook> {
-    let webhooks = &gateway.webhooks;
+    let webhooks = &app.webhooks;
     let created = webhooks.create(&principal.tenant, &wanted.url, wanted.events);
     let created = created.await.map_err(|error| {
         let detail = error.to_string();
@@ -102,7 +102,7 @@ async fn create(
         webhook_id: created.webhook_id.to_string(),
         url: created.url.clone(),
     };
-    gateway.audit.append(author, event);
+    app.audit.append(author, event);
     Ok(created)
 }
 
@@ -113,7 +113,7 @@ async fn create(
     (status = 200, body = Webhook, description = "The webhook."),
 ))]
 async fn get_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<Json<Webhook>> {
-    let webhooks = request.gateway.webhooks.list(&request.by.tenant);
+    let webhooks = request.app.webhooks.list(&request.by.tenant);
     let mut webhooks = webhooks.into_iter().map(|record| record.webhook);
     let found = webhooks.find(|webhook| webhook.webhook_id == request.ids);
     Ok(Json(found.ok_or_else(ApiError::not_found)?))
@@ -126,7 +126,7 @@ async fn get_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<Json<Webhook
     (status = 204, description = "The webhook is deleted."),
 ))]
 async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCode> {
-    let webhooks = &request.gateway.webhooks;
+    let webhooks = &request.app.webhooks;
     let deleted = webhooks.delete(&request.by.tenant, request.ids).await;
     if !deleted.map_err(|_| ApiError::draining())? {
         return Err(ApiError::not_found());
@@ -134,7 +134,7 @@ async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCod
     let event = WebhookDeleted {
         webhook_id: request.ids.to_string(),
     };
-    request.gateway.audit.append(&request.by.author(), event);
+    request.app.audit.append(&request.by.author(), event);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -145,7 +145,7 @@ async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCod
     (status = 200, body = WebhookSecret, description = "The secret."),
 ))]
 async fn get_webhook_secret(request: ApiRequest<CanAdmin>) -> Result<Json<WebhookSecret>> {
-    let secret = request.gateway.webhooks.signing_secret(&request.by.tenant);
+    let secret = request.app.webhooks.signing_secret(&request.by.tenant);
     let disabled = || ApiError::new(ProblemCode::Forbidden, CreateError::Disabled.to_string());
     Ok(Json(WebhookSecret {
         secret: secret.ok_or_else(disabled)?,
@@ -165,7 +165,7 @@ async fn list_deliveries(
     let before = params.parsed("cursor", "the `nextCursor` of a page")?;
     let limit = params.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
     params.finish()?;
-    let webhooks = &request.gateway.webhooks;
+    let webhooks = &request.app.webhooks;
     let found = webhooks.deliveries(&request.by.tenant, before, limit).await;
     let found = found.map_err(ApiError::internal)?;
     let next = found.next.as_deref().and_then(newest_first_id);
@@ -182,7 +182,7 @@ async fn list_deliveries(
     (status = 202, body = WebhookDelivery, description = "The delivery is pending."),
 ))]
 async fn retry_delivery(request: ApiRequest<CanAdmin, Uuid>) -> Result<Response> {
-    let webhooks = &request.gateway.webhooks;
+    let webhooks = &request.app.webhooks;
     let repeated = webhooks.repeat(&request.by.tenant, request.ids).await;
     let repeated = repeated.map_err(|error| match error {
         RepeatError::Unknown => ApiError::not_found(),

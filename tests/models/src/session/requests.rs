@@ -21,13 +21,13 @@ use log::audit::Audit;
 use wire::acp::Outcome;
 use workspace::AgentTerminals;
 
-mod serving {
+mod client_tools {
     use tokio::time::Instant;
 
     #[derive(Default)]
-    pub(crate) struct ServingClients(());
+    pub(crate) struct ToolClients(());
 
-    impl ServingClients {
+    impl ToolClients {
         #[expect(clippy::unused_self, reason = "same signature as in the gateway")]
         pub(crate) fn deadline(&self) -> Option<Instant> {
             None

@@ -55,6 +55,8 @@ export class Http {
   readonly base: URL;
   readonly #key: string;
   readonly #onUnauthorized: (() => void) | undefined;
+  /** Whether the gateway has answered, so it permits the origin of this page. */
+  #answered = false;
 
   constructor({ url, key, onUnauthorized }: HttpOptions) {
     const address = new URL(url, globalThis.document?.baseURI);
@@ -107,10 +109,17 @@ export class Http {
     try {
       response = await fetch(this.address(path, request.query), init);
     } catch (cause) {
-      throw lost(cause, signal);
+      throw lost(cause, signal, cause instanceof TypeError ? this.#otherOrigin() : undefined);
     }
+    this.#answered = true;
     if (response.status === 401) this.#onUnauthorized?.();
     return response;
+  }
+
+  /** The origin of this page, if the gateway has another one and has permitted no request yet. */
+  #otherOrigin(): string | undefined {
+    const origin: string | undefined = globalThis.location?.origin;
+    return this.#answered || origin === this.base.origin ? undefined : origin;
   }
 
   address(path: string, query: Query = {}): URL {
@@ -124,6 +133,6 @@ export class Http {
 }
 
 /** An abort by the caller is passed on. A deadline and a network failure are `Unreachable`. */
-function lost(cause: unknown, signal?: AbortSignal): unknown {
-  return signal?.aborted && signal.reason?.name !== "TimeoutError" ? cause : new Unreachable(cause);
+function lost(cause: unknown, signal?: AbortSignal, origin?: string): unknown {
+  return signal?.aborted && signal.reason?.name !== "TimeoutError" ? cause : new Unreachable(cause, origin);
 }

@@ -16,10 +16,12 @@ export class ApiProblem extends Error {
   }
 }
 
-/** No response: the gateway or the network is down. */
+/** No response: the gateway or the network is down, or the gateway rejects the origin of the page, which a browser does not tell apart. */
 export class Unreachable extends Error {
-  constructor(cause: unknown) {
-    super("The gateway cannot be reached.", { cause });
+  /** `origin` is that of the page if the gateway may reject it. */
+  constructor(cause: unknown, origin?: string) {
+    const advice = ` If it runs, it may reject pages of ${origin}: add this origin to \`auth.allowed_origins\` in its configuration.`;
+    super(`The gateway cannot be reached.${origin === undefined ? "" : advice}`, { cause });
     this.name = "Unreachable";
   }
 }

@@ -1035,12 +1035,12 @@ export interface components {
         /** @description A reload of the configuration replaced the operator's key. `null`: there was or is none. */
         KeyRotatedEvent: {
             actor: components["schemas"]["AuditActor"];
-            formerKeyId?: string | null;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             keyId?: string | null;
             /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
             previous: string;
+            previousKeyId?: string | null;
             /**
              * Format: int64
              * @description The number of the event in the audit log. It starts at 1 and has no gaps.
@@ -1056,7 +1056,6 @@ export interface components {
         /** @description The scopes of a key changed, or the limits of its principal. `key` has the new scopes. */
         KeyUpdatedEvent: {
             actor: components["schemas"]["AuditActor"];
-            formerScopes: components["schemas"]["Scope"][];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             key: components["schemas"]["AuditedKey"];
@@ -1064,6 +1063,7 @@ export interface components {
             limitsChanged: boolean;
             /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
             previous: string;
+            previousScopes: components["schemas"]["Scope"][];
             /**
              * Format: int64
              * @description The number of the event in the audit log. It starts at 1 and has no gaps.
@@ -1227,12 +1227,7 @@ export interface components {
          * @description An access right of a key.
          * @enum {string}
          */
-        KnownScope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "admin";
-        /**
-         * @description The provider of an agent's file or terminal methods, the most restricted first.
-         * @enum {string}
-         */
-        KnownServedBy: "off" | "client" | "gateway";
+        KnownScope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "metrics" | "admin";
         /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
         KnownSessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptChangedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
@@ -1266,6 +1261,11 @@ export interface components {
          * @enum {string}
          */
         KnownTitleBy: "client" | "agent" | "prompt";
+        /**
+         * @description The provider of an agent's file or terminal methods, the most restricted first.
+         * @enum {string}
+         */
+        KnownToolProvider: "off" | "client" | "gateway";
         /** @description An item of a turn. `type` selects the schema. Clients must ignore unknown types. */
         KnownTurnItem: components["schemas"]["TurnMessage"] | components["schemas"]["TurnToolCall"] | components["schemas"]["TurnTerminal"] | components["schemas"]["TurnRequest"] | components["schemas"]["TurnNotice"] | components["schemas"]["TurnCompaction"] | components["schemas"]["TurnSubagent"] | components["schemas"]["TurnSessionMessage"] | components["schemas"]["ContextLost"] | components["schemas"]["TurnOther"];
         /**
@@ -2064,8 +2064,6 @@ export interface components {
             /** @description Sessions: their processes, or their queues. */
             sessions?: components["schemas"]["SessionId"][];
         };
-        /** @description The provider of an agent's file or terminal methods, the most restricted first. */
-        ServedBy: components["schemas"]["KnownServedBy"];
         /** @description A session. The object is the exact state at its `lastEventId`. */
         Session: {
             agent: components["schemas"]["AgentName"];
@@ -2352,15 +2350,15 @@ export interface components {
         };
         /** @description The permissions of a session's agent. A client can only restrict the values of the agent's entry. */
         SessionPolicy: {
-            files?: components["schemas"]["ServedBy"] | null;
+            files?: components["schemas"]["ToolProvider"] | null;
             permissions?: components["schemas"]["PermissionPolicy"] | null;
-            terminals?: components["schemas"]["ServedBy"] | null;
+            terminals?: components["schemas"]["ToolProvider"] | null;
         };
         /** @description The permissions of a session's agent. A client can only restrict the values of the agent's entry. */
         SessionPolicyInput: {
-            files?: components["schemas"]["KnownServedBy"] | null;
+            files?: components["schemas"]["KnownToolProvider"] | null;
             permissions?: components["schemas"]["PermissionPolicyInput"] | null;
-            terminals?: components["schemas"]["KnownServedBy"] | null;
+            terminals?: components["schemas"]["KnownToolProvider"] | null;
         };
         /** @description The agent entered a mode that no client can select (`modes.deny` of its entry). The gateway does not change the mode. */
         SessionPrivilegedModeEvent: {
@@ -2851,6 +2849,8 @@ export interface components {
         Timestamp: string;
         /** @description The source of a session's title. */
         TitleBy: components["schemas"]["KnownTitleBy"];
+        /** @description The provider of an agent's file or terminal methods, the most restricted first. */
+        ToolProvider: components["schemas"]["KnownToolProvider"];
         /** @description A page of turns, the newest first, and the session at the same cursor. */
         Transcript: {
             /**

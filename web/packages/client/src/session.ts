@@ -115,18 +115,18 @@ export class SessionFeed {
 
   /** Replaces the log by one with an earlier beginning. */
   async #readEarlier(all: boolean): Promise<void> {
-    const former = this.#log;
+    const previous = this.#log;
     const meanwhile: LogEvent[] = [];
     this.#meanwhile = meanwhile;
     this.#show({ earlier: "loading" });
     try {
       const { signal } = this.#stop;
-      const before = all ? null : await beforeTail(this.#client, this.sessionId, 2 * Math.max(former.seq - former.start, TAIL_EVENTS), signal);
+      const before = all ? null : await beforeTail(this.#client, this.sessionId, 2 * Math.max(previous.seq - previous.start, TAIL_EVENTS), signal);
       signal.throwIfAborted();
       const open = (lastEventId: string | null, signal: AbortSignal) => this.#client.events(this.sessionId, { lastEventId, follow: false, signal });
       const log = foldAll(await readToEnd(open, before ?? EMPTY, signal), meanwhile);
       // After a reset, the log is another one.
-      if (this.#log.start === former.start && this.#log.epoch === log.epoch) this.#log = log;
+      if (this.#log.start === previous.start && this.#log.epoch === log.epoch) this.#log = log;
       this.#flush({ earlier: "idle" });
     } catch (error) {
       this.#show({ earlier: "failed" });

@@ -155,7 +155,7 @@ test("brings the changes of the list to tabs without a session, which read it wh
   expect(run.closed).toEqual([0]);
 });
 
-test("another selection of sessions reads no list, because the former stream lingers", async () => {
+test("another selection of sessions reads no list, because the previous stream lingers", async () => {
   const streams = [openStream(ready), openStream(ready), openStream(), openStream(ready)];
   const run = lead(streams.map(({ answer }) => answer));
   run.leader.follows("one", [], true);
@@ -168,7 +168,7 @@ test("another selection of sessions reads no list, because the former stream lin
   expect(ofTheList(run.told)).toEqual([null, [["b", "late"]]]);
   await vi.advanceTimersByTimeAsync(1000);
   expect(run.closed).toEqual([0]);
-  // The former stream ends before the next one is live: a change may be missing.
+  // The previous stream ends before the next one is live: a change may be missing.
   run.leader.follows("one", [["b", "k3-1"]], true);
   await settle();
   streams[1]!.cut();

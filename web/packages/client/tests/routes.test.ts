@@ -115,7 +115,7 @@ test("each route that a page needs is a method, with the parameters of the docum
   const wanted = Object.values(paths).flatMap((path) => Object.values(path)).filter((operation) => {
     const scope = scopeOf(operation);
     if (operation.operationId === undefined || operation.security?.[0]?.key === undefined) return false;
-    return scope === "admin" || scope === "fleet" ? ADMIN.includes(operation.operationId) : !OTHERS.includes(operation.operationId);
+    return scope === "admin" || scope === "fleet" || scope === "metrics" ? ADMIN.includes(operation.operationId) : !OTHERS.includes(operation.operationId);
   });
   const missing = wanted.map(({ operationId }) => operationId).filter((id) => !used.some((each) => each.id === id));
   // Their paths are only in a ticket and in an address.
@@ -160,6 +160,23 @@ test("a refusal, a lost connection and an abort are different errors", async () 
   const cut = new ReadableStream({ pull: (controller) => controller.error(new TypeError("network")) });
   answer = () => new Response(cut);
   await expect(client.attach("s")).rejects.toBeInstanceOf(Unreachable);
+});
+
+test("only a page of another origin reads that the gateway may reject it, until the gateway has answered", async () => {
+  const failing = async (page: string | undefined, client: GatewayClient) => {
+    vi.stubGlobal("location", page && { origin: page });
+    answer = () => Promise.reject(new TypeError("failed to fetch"));
+    return client.attach("s").catch((error: Error) => error.message);
+  };
+  const fresh = () => new GatewayClient({ url: "https://gateway.example/sub", key: "acpg_1" });
+  const plain = "The gateway cannot be reached.";
+  expect(await failing("https://app.example", fresh())).toBe(`${plain} If it runs, it may reject pages of https://app.example: add this origin to \`auth.allowed_origins\` in its configuration.`);
+  expect(await failing("https://gateway.example", fresh())).toBe(plain);
+  expect(await failing(undefined, fresh())).toBe(plain);
+  const known = fresh();
+  answer = () => Response.json({});
+  await known.attach("s");
+  expect(await failing("https://app.example", known)).toBe(plain);
 });
 
 test("all events are read page by page", async () => {

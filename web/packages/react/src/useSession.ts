@@ -24,7 +24,7 @@ export function useSession(client: GatewayClient, connection: SharedConnection |
       feed.close();
     };
   }, [client, connection, sessionId]);
-  // After a change of the session, the feed of the former one stays until the effect.
+  // After a change of the session, the feed of the previous one stays until the effect.
   return made !== null && made.sessionId === sessionId ? made.feed : null;
 }
 

@@ -3,9 +3,11 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use serde_json::Value;
+use tracing::field::Empty;
 use tracing::subscriber::with_default;
 
-use crate::telemetry::{Format, subscriber};
+use super::Format;
+use crate::telemetry::subscriber;
 use crate::types::text::check_name;
 
 #[derive(Clone, Default)]
@@ -26,14 +28,22 @@ impl io::Write for Log {
 #[error("{0}")]
 struct Failure(String);
 
-/// Logs one event that has the value in each kind of field, and in its span. Returns the log.
-fn logged(format: Format, value: &str) -> String {
+/// Runs `emit` with a log in this format. Returns the log.
+fn logged_by(format: Format, emit: impl FnOnce()) -> String {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = subscriber("info", format, move || writer.clone()).unwrap();
-    with_default(subscriber, || {
-        let _request =
-            tracing::error_span!("request", id = value, shown = %value, debug = ?value).entered();
+    with_default(subscriber, emit);
+    let bytes = log.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Logs one event that has the value in each kind of field, and in its span.
+fn logged(format: Format, value: &str) -> String {
+    logged_by(format, || {
+        let span = tracing::error_span!("request", id = value, shown = %value, late = Empty);
+        span.record("late", value);
+        let _request = span.entered();
         let failure = Failure(value.to_owned());
         tracing::error!(
             text = value,
@@ -45,12 +55,14 @@ fn logged(format: Format, value: &str) -> String {
             number = 7,
             "failed: {value}"
         );
-    });
-    let bytes = log.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    })
 }
 
-/// The colors that the terminal format itself writes.
+const TARGET: &str = module_path!();
+const COLORED: Format = Format::Text { colors: true };
+const PLAIN: Format = Format::Text { colors: false };
+
+/// The text without the colors that the format itself writes.
 fn without_colors(text: &str) -> String {
     let mut plain = text.to_owned();
     for color in ["0", "1", "2", "3", "31", "32", "33", "34", "35"] {
@@ -60,7 +72,7 @@ fn without_colors(text: &str) -> String {
 }
 
 fn assert_one_record(value: &str) {
-    let text = without_colors(&logged(Format::Terminal, value));
+    let text = without_colors(&logged(COLORED, value));
     let line = text
         .strip_suffix('\n')
         .unwrap_or_else(|| panic!("{text:?}"));
@@ -77,7 +89,7 @@ fn assert_one_record(value: &str) {
     assert_eq!(check_name(line), Ok(()), "{json:?}");
     let record: Value = serde_json::from_str(line).unwrap();
     for field in [
-        "text", "optional", "display", "debug", "error", "source", "message",
+        "text", "optional", "display", "debug", "error", "source", "message", "id", "shown", "late",
     ] {
         let value = record[field]
             .as_str()
@@ -93,32 +105,25 @@ fn assert_one_record(value: &str) {
         (&"ERROR".into(), &7.into()),
         "{json:?}"
     );
-    assert_eq!(
-        record["spans"].as_array().map(Vec::len),
-        Some(1),
-        "{json:?}"
-    );
 }
 
 #[test]
 fn value_cannot_add_a_record_or_move_the_cursor() {
     let hostile = "ok\n2026 ERROR \u{1b}[2Jforged \u{202e}txt.exe\u{2028}next \u{9b}31m tab\tü \"}\n{\"level\":\"INFO\"}\\";
-    let text = logged(Format::Terminal, hostile);
+    let text = logged(PLAIN, hostile);
+    let escaped = r#"="ok\n2026 ERROR forged txt.exenext  tab\tü \"}\n{\"level\":\"INFO\"}\\""#;
+    for field in ["text", "display", "id", "shown", "late"] {
+        assert!(text.contains(&format!(" {field}{escaped}")), "{text}");
+    }
     assert!(
-        text.contains("display=ok\\n2026 ERROR forged txt.exenext  tab\\tü"),
-        "{text}"
-    );
-    assert!(
-        text.contains("text=\"ok\\n2026 ERROR forged txt.exenext  tab\\tü \\\"}\\n"),
+        text.contains(r"failed: ok\n2026 ERROR forged txt.exenext  tab\tü "),
         "{text}"
     );
     let json: Value = serde_json::from_str(&logged(Format::Json, hostile)).unwrap();
     let plain = "ok\n2026 ERROR forged txt.exenext  tab\tü \"}\n{\"level\":\"INFO\"}\\";
-    assert_eq!(
-        (&json["text"], &json["display"]),
-        (&plain.into(), &plain.into())
-    );
-    assert_eq!(json["spans"][0]["id"], plain);
+    for field in ["text", "display", "id", "shown", "late"] {
+        assert_eq!(json[field], plain, "{field}");
+    }
     assert_one_record(hostile);
 }
 
@@ -126,8 +131,56 @@ fn value_cannot_add_a_record_or_move_the_cursor() {
 fn long_value_is_truncated() {
     let json: Value = serde_json::from_str(&logged(Format::Json, &"é".repeat(100_000))).unwrap();
     assert_eq!(json["text"], format!("{}…", "é".repeat(4096)));
-    let text = logged(Format::Terminal, &"x".repeat(100_000));
+    let text = logged(PLAIN, &"x".repeat(100_000));
     assert!(text.len() < 11 * (8 << 10), "{}", text.len());
+}
+
+#[test]
+fn record_contains_the_fields_of_its_spans_and_inner_ones_take_precedence() {
+    let emit = || {
+        let request = tracing::error_span!("request", request_id = "r.1", session = Empty);
+        request.record("session", "first");
+        request.record("session", "second");
+        let _request = request.entered();
+        let _turn = tracing::error_span!("prompt", session = "inner", prompt = "p1").entered();
+        tracing::warn!(
+            prompt = "p2",
+            level = "not this one",
+            ratio = 0.5,
+            "a turn failed"
+        );
+        let bare = tracing::error_span!(parent: None, "agent", agent = "fake");
+        tracing::error!(parent: &bare, "it ended");
+    };
+    let json = logged_by(Format::Json, emit);
+    let records: Vec<_> = json
+        .lines()
+        .map(|line| line.split_once(",\"level\"").expect(line).1)
+        .collect();
+    assert_eq!(
+        records,
+        [
+            &*format!(
+                r#":"WARN","target":"{TARGET}","message":"a turn failed","prompt":"p2","ratio":0.5,"session":"inner","request_id":"r.1"}}"#
+            ),
+            &*format!(r#":"ERROR","target":"{TARGET}","message":"it ended","agent":"fake"}}"#),
+        ],
+    );
+    let text = logged_by(PLAIN, emit);
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| line.split_once(' ').expect(line).1)
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            &*format!(
+                " WARN {TARGET}: a turn failed prompt=p2 level=\"not this one\" ratio=0.5 session=inner request_id=r.1"
+            ),
+            &*format!("ERROR {TARGET}: it ended agent=fake"),
+        ],
+    );
+    assert!(logged_by(COLORED, emit).contains("\u{1b}[33m WARN\u{1b}[0m"));
 }
 
 proptest! {

@@ -14,9 +14,9 @@
 //!
 //! Reading order:
 //!
-//! 1. `schema` (the file), `compress` and `row` (a run in it).
+//! 1. `schema` (the file), `migrate` (earlier formats), `compress` and `row` (a run in it).
 //! 2. `read`, `log_stats` and `write` (statements), `reserve`.
-//! 3. `index` (the index in memory), `check` (damage), `copy` (backup).
+//! 3. `index` (the index in memory), `check` (damage), `copy` (backup), `restore`.
 //! 4. `checkpoint`, and this file, which composes them.
 
 mod check;
@@ -25,10 +25,12 @@ pub mod compress;
 mod copy;
 mod index;
 mod log_stats;
+mod migrate;
 mod read;
 #[cfg(test)]
 mod read_accounting;
 mod reserve;
+mod restore;
 mod row;
 mod schema;
 #[cfg(test)]
@@ -62,7 +64,9 @@ use schema::PAGE_BYTES;
 use write::{PrunedLog, Removal};
 
 pub use check::{CheckError, CheckReport};
-pub use copy::{RestoreReport, copy, restore};
+pub use copy::copy;
+pub use migrate::{Migration, migrate};
+pub use restore::{RestoreReport, restore};
 pub use schema::OpenError;
 
 /// Events and records in one SQLite file.
@@ -77,6 +81,7 @@ pub struct SqliteStore {
     reserve: Reserve,
     index: Mutex<Index>,
     epoch: Epoch,
+    shard: u16,
     ids: Ids,
     path: PathBuf,
     /// Damaged runs exist. Their pages must not be moved, so compaction is disabled.
@@ -87,7 +92,8 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the log at `path`, or creates it with a new epoch. The directory must exist.
+    /// Opens the log at `path`, or creates it with a new epoch. The directory must exist. A file of an earlier format must be
+    /// migrated first ([`migrate`]).
     ///
     /// The index of runs is in memory, so only one process may commit runs, erase or prune: the gateway,
     /// which holds the lock of the data directory. Commands for keys may open the file at the same time to
@@ -95,9 +101,10 @@ impl SqliteStore {
     /// transaction. The two writers wait for each other.
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
         let left_open = schema::with_suffix(path, "-wal").exists();
-        schema::prepare(path, || ids.epoch())?;
+        schema::prepare(path, &ids)?;
         let mut writer = schema::open_writer(path)?;
         let epoch = schema::epoch(&writer)?;
+        let shard = schema::shard(&writer)?;
         let index = Index::load(&writer)?;
         let wal_prealloc = WalPrealloc::new(&mut writer, path)?;
         Ok(Self {
@@ -108,6 +115,7 @@ impl SqliteStore {
             reserve: Reserve(schema::folder_of(path).join("disk-reserve")),
             index: Mutex::new(index),
             epoch,
+            shard,
             ids,
             path: path.to_owned(),
             compaction_blocked: AtomicBool::new(false),
@@ -244,6 +252,10 @@ impl RecordStore for SqliteStore {
 impl EventStore for SqliteStore {
     fn epoch(&self) -> Epoch {
         self.epoch.clone()
+    }
+
+    fn shard(&self) -> u16 {
+        self.shard
     }
 
     fn read(

@@ -1,4 +1,4 @@
-//! The format of the database file: its version, creation and identification.
+//! The format of the database file: its version, creation and identification. `migrate` changes a file of an earlier format.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read};
@@ -7,16 +7,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, params};
 
 use super::super::BoxError;
 use super::row::{from_sql, to_sql};
-use base::types::Epoch;
+use base::types::{Epoch, Ids};
 
 /// `acpg`, the application id at byte 68 of the file.
 const APPLICATION_ID: i32 = 0x6163_7067;
-/// The version that this build reads and writes, at byte 60 of the file.
-const VERSION: i32 = 5;
+/// The format that this version writes, at byte 60 of the file.
+pub(super) const VERSION: i32 = 6;
+/// The oldest format that this version reads: the first one of a released version.
+pub(super) const OLDEST: i32 = 5;
+/// The first version of the gateway that reads [`VERSION`]. The file contains it for earlier versions, which reject the file.
+/// No format may move it.
+const NEEDED_VERSION: &str = "0.1.0";
 /// The position of a run is its rowid, so that an append changes the end of the table and one entry of one
 /// index.
 const SCHEMA: &str = "
@@ -57,25 +62,26 @@ CREATE TABLE log (
 INSERT INTO meta VALUES ('last_pos', 0), ('pruned_pos', 0), ('summed_pos', 0), ('summed_crc', 0);
 ";
 
-/// Identifies the file, or creates it. A foreign file or a file of another version is not changed.
-pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), OpenError> {
+/// Identifies the file, or creates it. A foreign file or a file of another format is not changed.
+pub(super) fn prepare(path: &Path, ids: &Ids) -> Result<(), OpenError> {
     match identify(path) {
         Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
             if restored_path(path).exists() {
                 return Err(OpenError::RestoreInterrupted);
             }
-            return create(path, &epoch());
+            return create(path, ids);
         }
+        Ok(found) if found < VERSION => return Err(OpenError::NotMigrated { found }),
         identified => identified?,
-    }
+    };
     if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
     }
     Ok(())
 }
 
-/// Fails unless the file is a log of this version.
-pub(super) fn identify(path: &Path) -> Result<(), OpenError> {
+/// Returns the format of the file. Fails unless this version reads the format.
+pub(super) fn identify(path: &Path) -> Result<i32, OpenError> {
     let mut header = Vec::new();
     File::open(path)?.take(100).read_to_end(&mut header)?;
     if fs::metadata(with_suffix(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
@@ -83,12 +89,12 @@ pub(super) fn identify(path: &Path) -> Result<(), OpenError> {
         // be incomplete, but the log contains it.
         let connection = Connection::open_with_flags(path, READ_ONLY)?;
         let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
-        return check(number("application_id")?, number("user_version")?);
+        return check(path, number("application_id")?, number("user_version")?);
     }
     if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
         return Err(OpenError::NotALog);
     }
-    check(number_at(&header, 68), number_at(&header, 60))
+    check(path, number_at(&header, 68), number_at(&header, 60))
 }
 
 /// The path of a copy that a restore prepares.
@@ -100,19 +106,32 @@ fn number_at(header: &[u8], at: usize) -> i32 {
     i32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-fn check(application: i32, version: i32) -> Result<(), OpenError> {
+fn check(path: &Path, application: i32, version: i32) -> Result<i32, OpenError> {
     match version {
         _ if application != APPLICATION_ID => Err(OpenError::NotALog),
-        VERSION => Ok(()),
-        found => Err(OpenError::OtherVersion {
+        OLDEST..=VERSION => Ok(version),
+        found if found < OLDEST => Err(OpenError::TooOld { found }),
+        found => Err(OpenError::TooNew {
             found,
-            known: VERSION,
+            needed: needed_version(path),
         }),
     }
 }
 
+/// The version of the gateway that a file of a later format requires.
+fn needed_version(path: &Path) -> String {
+    let named = open_source(path).and_then(|file| {
+        let select = "SELECT value FROM meta WHERE key = 'needed_version'";
+        file.query_row(select, [], |row| row.get(0))
+    });
+    named.map_or_else(
+        |_| "the version that wrote it".to_owned(),
+        |version: String| format!("acp-gateway {version} or a later version"),
+    )
+}
+
 /// Creates the file under a temporary name, so that an incomplete file never has the final name.
-fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
+fn create(path: &Path, ids: &Ids) -> Result<(), OpenError> {
     let new = with_suffix(path, ".new");
     for file in files_of(&new) {
         remove_if_exists(&file)?;
@@ -130,15 +149,36 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     let transaction = connection.transaction()?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.execute_batch(SCHEMA)?;
-    transaction.execute("INSERT INTO meta VALUES ('epoch', ?1)", [epoch.as_str()])?;
+    let insert = "INSERT INTO meta VALUES ('epoch', ?1)";
+    transaction.execute(insert, [ids.epoch().as_str()])?;
+    insert_shard(&transaction, ids.shard())?;
+    set_version(&transaction)?;
     transaction.commit()?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.close().map_err(|(_, error)| error)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     Ok(sync(folder_of(path))?)
+}
+
+pub(super) fn set_version(transaction: &Transaction<'_>) -> Result<(), rusqlite::Error> {
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    let insert = "INSERT OR REPLACE INTO meta VALUES ('needed_version', ?1)";
+    transaction.execute(insert, [NEEDED_VERSION]).map(drop)
+}
+
+pub(super) fn insert_shard(
+    transaction: &Transaction<'_>,
+    shard: u16,
+) -> Result<(), rusqlite::Error> {
+    let insert = "INSERT INTO meta VALUES ('shard', ?1)";
+    transaction.execute(insert, [shard]).map(drop)
+}
+
+pub(super) fn shard(connection: &Connection) -> Result<u16, rusqlite::Error> {
+    let select = "SELECT value FROM meta WHERE key = 'shard'";
+    connection.query_row(select, [], |row| row.get(0))
 }
 
 pub(super) fn epoch(connection: &Connection) -> Result<Epoch, OpenError> {
@@ -169,9 +209,25 @@ pub enum OpenError {
     #[error("the file is not an event log of acp-gateway")]
     NotALog,
     #[error(
-        "the file has format {found}, and this version reads format {known} only; it was not touched"
+        "the file has format {found}, which no released version wrote; this version reads the formats {OLDEST} to {VERSION}. \
+         The file was not changed"
     )]
-    OtherVersion { found: i32, known: i32 },
+    TooOld { found: i32 },
+    #[error(
+        "the file has format {found}, and this version reads the formats {OLDEST} to {VERSION}: start {needed}. \
+         The file was not changed"
+    )]
+    TooNew { found: i32, needed: String },
+    #[error(
+        "the file has format {found}, and this version writes format {VERSION}: start the gateway, which migrates the file"
+    )]
+    NotMigrated { found: i32 },
+    #[error(
+        "a copy of the file before its migration needs {needed} bytes, and the disk has {free} free: free {} bytes more, or \
+         start the gateway with --no-backup. The file was not changed",
+        .needed.saturating_sub(*.free)
+    )]
+    NoRoom { needed: u64, free: u64 },
     #[error("a restore was interrupted before it replaced the log: repeat the restore")]
     RestoreInterrupted,
     #[error("the file system does not support a write-ahead log: use a local disk")]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::names;
 use crate::stdio::parse;
 use crate::translate::message::{invalid_params, invalid_request, text_block};
-use crate::translate::protocol::{ClientProtocol, Served};
+use crate::translate::protocol::{ClientProtocol, Translated};
 use wire::acp::{
     AcpVersion, RawObject, error_code, method, method_not_found, object, to_raw, update as kind,
 };
@@ -85,7 +85,7 @@ pub(in crate::translate) struct EarlyClient {
     /// The folders of sessions whose variables were not used, so that each is reported once.
     warned: HashSet<String>,
     has_shut_down: bool,
-    served: Served,
+    translated: Translated,
 }
 
 impl EarlyClient {
@@ -99,13 +99,13 @@ impl EarlyClient {
             permissions: HashMap::new(),
             warned: HashSet::new(),
             has_shut_down: false,
-            served: Served::default(),
+            translated: Translated::default(),
         }
     }
 }
 
 impl ClientProtocol for EarlyClient {
-    fn client_line(&mut self, line: &[u8]) -> Served {
+    fn client_line(&mut self, line: &[u8]) -> Translated {
         match parse(line) {
             Ok(Message::Request { id, method, params }) => {
                 if let Err(error) = self.requested(&id, &method, &params) {
@@ -117,12 +117,12 @@ impl ClientProtocol for EarlyClient {
                 tracing::debug!(%method, "notification of the client");
             }
             Ok(Message::Response { id, outcome }) => self.permission_answered(&id, outcome),
-            Err(error) => return Served::invalid_line(&error),
+            Err(error) => return Translated::invalid_line(&error),
         }
-        std::mem::take(&mut self.served)
+        std::mem::take(&mut self.translated)
     }
 
-    fn agent_message(&mut self, message: Message) -> Served {
+    fn agent_message(&mut self, message: Message) -> Translated {
         match message {
             Message::Response { id, outcome } => self.answered(&id, outcome),
             Message::Notification { method, params } => self.notified(&method, &params),
@@ -135,7 +135,7 @@ impl ClientProtocol for EarlyClient {
                 self.answer_agent(id, Err(parse_error(&method_not_found(&method))));
             }
         }
-        std::mem::take(&mut self.served)
+        std::mem::take(&mut self.translated)
     }
 
     fn has_ended(&self) -> bool {
@@ -146,7 +146,7 @@ impl ClientProtocol for EarlyClient {
 impl EarlyClient {
     fn respond(&mut self, id: &RawValue, outcome: &Outcome) {
         let line = jsonrpc::response(id, outcome.as_deref());
-        self.served.to_client.push(line);
+        self.translated.to_client.push(line);
     }
 
     fn requested(
@@ -183,7 +183,7 @@ impl EarlyClient {
         }
         self.last_call += 1;
         self.calls.insert(self.last_call, (id.to_owned(), purpose));
-        self.served.to_agent.push(Message::Request {
+        self.translated.to_agent.push(Message::Request {
             id: to_raw(&self.last_call),
             method: method.into(),
             params,
@@ -253,7 +253,7 @@ impl EarlyClient {
         let session = session_id(params)?;
         let is_running = self.turns.contains_key(&session);
         if is_running {
-            self.served.to_agent.push(Message::Notification {
+            self.translated.to_agent.push(Message::Notification {
                 method: method::SESSION_CANCEL.into(),
                 params: to_raw(&json!({ "sessionId": session })),
             });
@@ -323,7 +323,7 @@ impl EarlyClient {
 impl EarlyClient {
     fn answer_agent(&mut self, id: Box<RawValue>, outcome: Outcome) {
         let answer = Message::Response { id, outcome };
-        self.served.to_agent.push(answer);
+        self.translated.to_agent.push(answer);
     }
 
     fn permission_requested(&mut self, id: Box<RawValue>, params: &RawValue) {
@@ -359,7 +359,7 @@ impl EarlyClient {
         ]);
         let line = jsonrpc::request(&id, method::SESSION_REQUEST_PERMISSION, &params);
         self.permissions.insert(id.get().to_owned(), (id, session));
-        self.served.to_client.push(line);
+        self.translated.to_client.push(line);
     }
 
     /// The client answers a request. An answer without a known option cancels it.
@@ -403,7 +403,7 @@ impl EarlyClient {
         let first = [("sessionId", to_raw(session)), ("updateType", to_raw(kind))];
         let params = object(&[&first[..], members].concat());
         let line = jsonrpc::notification(names::UPDATE, &params);
-        self.served.to_client.push(line);
+        self.translated.to_client.push(line);
     }
 
     /// Sends a message about a tool in both forms.
@@ -412,7 +412,7 @@ impl EarlyClient {
         let first = [("sessionId", to_raw(session))];
         let params = object(&[&first[..], members].concat());
         let line = jsonrpc::notification(method, &params);
-        self.served.to_client.push(line);
+        self.translated.to_client.push(line);
     }
 
     fn notified(&mut self, method: &str, params: &RawValue) {

@@ -4,10 +4,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
-use crate::session::binding::attachment::{CallPurpose, History, SessionOwner};
+use crate::session::binding::state::{CallPurpose, History, SessionOwner};
 use crate::session::record::OutputPosition;
 use agents::agent::{Batch, Inbound};
 use agents::pool::Disposition;
+use base::telemetry::metrics;
 use events::event::{AgentInvalidOutput, EncodedEvent, Extension, SessionUpdate};
 use wire::acp;
 use wire::jsonrpc::{CallId, RpcError};
@@ -95,13 +96,17 @@ impl Actor {
         });
         let count = self.journal.append_updates(events, now);
         if count > 0 {
-            self.turns.note_update(now);
+            self.note_update(now);
         }
         count
     }
 
     fn append_invalid_output(&mut self, output: &AgentInvalidOutput) {
-        if output.lines > 0 && self.journal.record().attached {
+        if output.lines == 0 {
+            return;
+        }
+        metrics().agent_invalid_lines(&self.journal.record().agent, output.lines);
+        if self.journal.record().attached {
             self.journal.append(self.turns.sent(), output);
         }
     }
@@ -124,26 +129,22 @@ impl Actor {
 
     pub(super) fn handle_update(&mut self, params: &RawValue) {
         let Ok(view) = acp::parse_update(params) else {
-            return self.binding.note_discarded(
-                self.journal.record(),
-                "discarded an update that cannot be parsed",
-            );
+            return self
+                .binding
+                .note_discarded("discarded an update that cannot be parsed");
         };
         let subagent = match self.owner_of(&view.session_id) {
             SessionOwner::ThisSession => None,
             SessionOwner::Subagent => Some(&*view.session_id),
             SessionOwner::Unknown => {
-                return self.binding.note_discarded(
-                    self.journal.record(),
-                    "discarded an update of an unknown session",
-                );
+                return self
+                    .binding
+                    .note_discarded("discarded an update of an unknown session");
             }
         };
         if view.kind == acp::update::SUBAGENT && !self.binding.announce_subagent(view.update) {
-            self.binding.note_discarded(
-                self.journal.record(),
-                "ignored a subagent; there are too many, or its id is too long",
-            );
+            self.binding
+                .note_discarded("ignored a subagent; there are too many, or its id is too long");
         }
         let imports = self.binding.calls.imports_history();
         let history =

@@ -25,12 +25,14 @@ mod recovery;
 mod requests;
 mod turn;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use super::binding::{Binding, BindingEvent, or_never};
 use super::command::Reply;
@@ -41,7 +43,10 @@ use super::journal::Journal;
 use super::requests::Requests;
 use super::requests::work::Completion;
 use super::turns::{TurnClock, Turns};
+use agents::agent::AgentExit;
 use agents::pool::{CrashBackoff, Holder};
+use base::telemetry::metrics;
+use base::telemetry::metrics::Level;
 use events::api::Session;
 use events::event::DetachedReason;
 use log::eventlog::{DiskSpace, SessionLog};
@@ -70,6 +75,8 @@ pub(super) struct ActorEntry {
 
 pub(super) struct Actor {
     context: Context,
+    /// The span of the log lines that belong to no turn. An `Arc`, because a clone of a span costs more than entering it.
+    span: Arc<Span>,
     pub(super) journal: Journal,
     turns: Turns,
     binding: Binding,
@@ -88,17 +95,20 @@ pub(super) struct Actor {
     /// Whether the actor stops when it has no process.
     stopping: bool,
     crashes: CrashBackoff,
+    /// Counts the session in its state.
+    counted: Level,
 }
 
 impl Actor {
     /// Runs until the session is unloaded. Returns the commands that arrived too late, for the next actor.
     pub(super) async fn run(mut self) -> Vec<Command> {
+        let span = Span::clone(&self.span);
         // Loading found that an interrupted import never completed, and erased the session.
         if self.journal.is_erased() {
-            return self.shut_down().await;
+            return self.shut_down().instrument(span).await;
         }
         // Begin the prompts that are in the queue from an earlier actor.
-        self.next_queued();
+        span.in_scope(|| self.next_queued());
         loop {
             // Whether to read output of the agent and its terminals. False while many bytes wait for a commit.
             let reads_output = !self.is_log_behind() && !self.pauses_output();
@@ -107,9 +117,20 @@ impl Actor {
                 // The agent's output is not read now, so the idle time of the turn must not count.
                 self.turns.note_activity(Instant::now());
             }
-            self.handle(wakeup).await;
-            self.enforce_quota();
-            self.flush();
+            let floods = matches!(
+                wakeup,
+                Wakeup::Binding(BindingEvent::Batch(_)) | Wakeup::Terminal(_)
+            );
+            self.span().in_scope(|| {
+                self.handle(wakeup);
+                self.enforce_quota();
+                self.flush();
+                self.count_state();
+            });
+            if floods {
+                // An agent or a terminal that floods must not occupy a thread that other sessions need.
+                tokio::task::yield_now().await;
+            }
             if self.stopping
                 && self.binding.process().is_none()
                 && !self.binding.calls.is_attaching()
@@ -117,28 +138,46 @@ impl Actor {
                 break;
             }
         }
-        self.shut_down().await
+        self.shut_down().instrument(span).await
+    }
+
+    /// The span of the running turn or the session. A command enters the span of its request.
+    fn span(&self) -> Arc<Span> {
+        Arc::clone(self.turns.span().unwrap_or(&self.span))
+    }
+
+    fn count_state(&mut self) {
+        let state: &'static str = self.journal.state().into();
+        if self.counted.label() != state {
+            self.counted = metrics().sessions(state);
+        }
     }
 
     async fn next_wakeup(&mut self, reads_output: bool) -> Wakeup {
         let waits_for_commit = self.waits_for_commit();
         let deadline = self.next_deadline();
-        tokio::select! {
+        let wakeup = tokio::select! {
             biased;
             command = self.commands.recv(), if self.has_handles => Wakeup::Command(command),
             () = self.context.shutdown.drain_started(), if self.drain_at.is_none() => Wakeup::Draining,
             () = or_never(deadline.map(sleep_until)) => Wakeup::Deadline,
-            () = self.requests.serving.presence_changed() => Wakeup::Presence,
+            () = self.requests.tool_clients.presence_changed() => Wakeup::Presence,
             Ok(()) = self.commits.changed(), if waits_for_commit => Wakeup::StorageChanged,
             Ok(()) = self.disk_space.changed() => Wakeup::StorageChanged,
             Some(completion) = self.completions.recv() => Wakeup::Completion(completion),
             event = self.binding.next_event(reads_output) => Wakeup::Binding(event),
             // Terminals come after the agent, so that the agent can always stop a command that floods.
             Some(event) = self.terminal_events.recv(), if reads_output => Wakeup::Terminal(event),
+        };
+        let is_closed = matches!(wakeup, Wakeup::Binding(BindingEvent::Batch(None)));
+        match self.binding.process() {
+            // This wait is limited to a fraction of a second, so a zombie process does not delay the turn's end.
+            Some(process) if is_closed => Wakeup::Exited(process.exit().await),
+            _ => wakeup,
         }
     }
 
-    async fn handle(&mut self, wakeup: Wakeup) {
+    fn handle(&mut self, wakeup: Wakeup) {
         match wakeup {
             Wakeup::Command(Some(command)) => self.handle_command(command),
             // Every handle is dropped. Running work continues to its end.
@@ -147,23 +186,15 @@ impl Actor {
                 self.stopping = true;
             }
             Wakeup::Binding(BindingEvent::Leased(lease)) => self.leased(*lease),
-            Wakeup::Binding(BindingEvent::Batch(Some(batch))) => {
-                self.handle_batch(batch);
-                // Yield, so that an agent that floods does not occupy a thread that other sessions need.
-                tokio::task::yield_now().await;
-            }
-            Wakeup::Binding(BindingEvent::Batch(None)) => self.stdout_closed().await,
+            Wakeup::Binding(BindingEvent::Batch(Some(batch))) => self.handle_batch(batch),
+            Wakeup::Exited(exit) => self.process_exited(exit),
             Wakeup::Binding(BindingEvent::Recalled) => {
                 self.detach_if_idle(DetachedReason::Reclaimed);
             }
-            Wakeup::StorageChanged => {}
+            Wakeup::StorageChanged | Wakeup::Binding(BindingEvent::Batch(None)) => {}
             Wakeup::Completion(completion) => self.request_completed(completion),
-            Wakeup::Terminal(event) => {
-                self.handle_terminal_event(event);
-                // A terminal can flood as well.
-                tokio::task::yield_now().await;
-            }
-            Wakeup::Presence => self.requests.serving.note_presence(),
+            Wakeup::Terminal(event) => self.handle_terminal_event(event),
+            Wakeup::Presence => self.requests.tool_clients.note_presence(),
             Wakeup::Deadline => self.check_deadlines(),
             Wakeup::Draining => self.drain(),
         }
@@ -194,7 +225,7 @@ impl Actor {
                 .spawn_blocking(move || workspaces.remove_directory(&id.to_string()))
                 .await;
             if !matches!(erased, Ok(Ok(()))) {
-                tracing::warn!(session = %id, "could not remove the folder of a deleted session");
+                tracing::warn!("could not remove the folder of a deleted session");
             }
         }
         Vec::new()
@@ -373,6 +404,7 @@ impl Actor {
             .journal
             .quota_wait(&self.context.limits, Instant::now());
         wait.map_or(Ok(()), |retry_after| {
+            metrics().rejections("session_quota", 1);
             Err(ProcessError::Quota { retry_after })
         })
     }
@@ -397,7 +429,7 @@ impl Actor {
         let Err(error) = self.check_quota() else {
             return;
         };
-        tracing::warn!(session = %self.journal.session(), "a session exceeded its hourly write quota; stopping its agent");
+        tracing::warn!("a session exceeded its hourly write quota; stopping its agent");
         self.stop_process(&error);
         self.attach_failed(&error);
     }
@@ -411,6 +443,7 @@ enum Wakeup {
     /// `None`: every handle was dropped.
     Command(Option<Command>),
     Binding(BindingEvent),
+    Exited(AgentExit),
     /// Events became durable, or the disk accepts commits again or no longer.
     StorageChanged,
     Completion(Completion),

@@ -5,16 +5,17 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Actor, send_reply};
-use crate::session::binding::attachment::{
-    AttachMethod, CallPurpose, LostContext, RestoreStep, Retry, SetUp,
-};
-use crate::session::binding::client_calls::{AttachWaiter, Waiters};
+use crate::session::binding::client_calls::{BindingWaiter, Waiters};
 use crate::session::binding::setup::{append_detached, has_failed_too_often};
+use crate::session::binding::state::{
+    CallPurpose, LostContext, RestoreStep, Retry, SetUp, SetupMethod,
+};
 use crate::session::command::{CreateWaiter, Reply};
 use crate::session::error::{AttachError, ProcessError, TurnRunning};
 use crate::session::requests::EndedBy;
 use agents::agent::{AgentExit, AgentFailure};
 use agents::pool::{Disposition, Lease};
+use base::telemetry::metrics;
 use events::api::RequestedContext;
 use events::event::{AgentExited, DetachedReason, LostReason};
 use wire::acp::{self, McpServer, TraceContext};
@@ -65,7 +66,7 @@ impl Actor {
         match self.check_quota().and_then(|()| self.reserve()) {
             Ok(()) => {
                 let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
-                self.binding.calls.wait_for_attach(AttachWaiter {
+                self.binding.calls.wait_for_binding(BindingWaiter {
                     trace,
                     reply,
                     deadline,
@@ -168,14 +169,18 @@ impl Actor {
         {
             return self.setup_failed(&failure.into());
         }
-        tracing::debug!(session = %self.journal.session(), replayed_updates = set_up.replayed_updates, ?method, "attached");
+        tracing::debug!(
+            replayed_updates = set_up.replayed_updates,
+            ?method,
+            "attached"
+        );
         self.attached(method, set_up.lost_context, &result);
         for params in set_up.updates {
             self.handle_update(&params);
         }
     }
 
-    fn attached(&mut self, method: AttachMethod, lost: Option<LostContext>, result: &RawValue) {
+    fn attached(&mut self, method: SetupMethod, lost: Option<LostContext>, result: &RawValue) {
         let waiting = self.turns.running();
         let attached = self.binding.attached(
             &self.context,
@@ -202,12 +207,7 @@ impl Actor {
 
     /// Handles the agent's error to the resume or the load of the session. `resume` is the agent's error to the
     /// `session/resume` that preceded a `session/load`.
-    fn restore_rejected(
-        &mut self,
-        method: AttachMethod,
-        error: RpcError,
-        resume: Option<RpcError>,
-    ) {
+    fn restore_rejected(&mut self, method: SetupMethod, error: RpcError, resume: Option<RpcError>) {
         let agent_session = self.journal.record().agent_session_id.as_deref();
         let step = RestoreStep::after(
             method,
@@ -221,13 +221,11 @@ impl Actor {
         );
         match step {
             RestoreStep::Load(error) => {
-                tracing::info!(session = %self.journal.session(), %error, "session/resume failed; trying session/load");
+                tracing::info!(%error, "session/resume failed; trying session/load");
                 self.set_up(SetUp::load_after(error));
             }
             RestoreStep::SignIn(error) => {
-                let begun = self
-                    .binding
-                    .sign_in_for_load(error, &self.context, &self.journal);
+                let begun = self.binding.sign_in_for_load(error, &self.context);
                 if let Err(error) = begun {
                     self.setup_rejected(error);
                 }
@@ -246,11 +244,11 @@ impl Actor {
         outcome: Result<Box<RawValue>, RpcError>,
     ) {
         if let Err(error) = outcome {
-            tracing::info!(session = %self.journal.session(), %error, "the agent does not sign in with its key");
+            tracing::info!(%error, "the agent does not sign in with its key");
             return self.setup_rejected(load_error);
         }
         self.binding.sign_in_advanced();
-        self.set_up(SetUp::new(AttachMethod::Load));
+        self.set_up(SetUp::new(SetupMethod::Load));
     }
 
     /// Continues the turn in a new agent session, because the agent does not have the restored one.
@@ -269,7 +267,7 @@ impl Actor {
         if in_use && let Some(id) = &self.journal.record().agent_session_id {
             lease.session_in_use(id);
         }
-        tracing::info!(session = %self.journal.session(), %error, in_use, "the agent did not restore the session; retrying");
+        tracing::info!(%error, in_use, "the agent did not restore the session; retrying");
         let not_restored = ProcessError::NotRestored(error.clone());
         let timeout = self.context.limits.restore_timeout;
         let Retry { is_healthy, at } =
@@ -319,7 +317,9 @@ impl Actor {
         if !needed || !self.binding.lease().is_some_and(Lease::sign_in_with_key) {
             return false;
         }
-        tracing::info!(session = %self.journal.session(), "retrying with a process that signs in with the key of the agent's environment");
+        tracing::info!(
+            "retrying with a process that signs in with the key of the agent's environment"
+        );
         self.release(Disposition::Stop, error);
         self.binding.detach();
         self.reserve_or_fail();
@@ -437,22 +437,20 @@ impl Actor {
     }
 
     /// Handles the end of the process's stdout: the process has exited or is about to exit.
-    pub(super) async fn stdout_closed(&mut self) {
-        let Some(process) = self.binding.process() else {
-            return;
-        };
-        // This wait is limited to a fraction of a second, so a zombie process does not delay the turn's end.
-        let exit = process.exit().await;
+    pub(super) fn process_exited(&mut self, exit: AgentExit) {
         if self.binding.is_releasing() {
             return self.finish_detach(Disposition::Stop);
         }
         // The gateway ordered this end, so it is not a crash.
         let stopped = self.turns.is_stopping_process();
+        if !stopped {
+            metrics().agent_exits(&self.journal.record().agent, exit.cause(), 1);
+        }
         let unused = self.binding.is_process_unused(self.turns.is_unsent());
         // A process that died while it was idle is replaced, and no turn fails.
         let replace = !stopped && unused && self.binding.may_replace();
         if replace {
-            tracing::info!(session = %self.journal.session(), ended = %exit, "an idle process died; acquiring another one");
+            tracing::info!(ended = %exit, "an idle process died; acquiring another one");
         } else if self.turns.running().is_some() && !stopped {
             self.crashes
                 .record(Instant::now(), self.context.pool.limits());

@@ -13,12 +13,14 @@
 //! position of its request in the output.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::session::actor::turn::prompt_call;
 use crate::session::actor::{Actor, ActorEntry};
@@ -36,6 +38,7 @@ use crate::session::turns::{Queued, Turns};
 use crate::session::validation::Origin;
 use agents::agent::EarlierChannel;
 use agents::pool::CrashBackoff;
+use base::telemetry::metrics;
 use base::types::{GrantedFolders, Principal, Scope, SessionId, Tenant};
 use events::api::{PromptStatus, Resolution, SessionState};
 use events::event::DetachedReason;
@@ -90,8 +93,12 @@ impl Actor {
             owner(journal.record()),
             now,
         );
+        let session = journal.session();
+        let agent = &journal.record().agent;
         let actor = Self {
             context: context.clone(),
+            // The actor outlives the request that loads it.
+            span: Arc::new(tracing::error_span!(parent: None, "session", %session, %agent)),
             turns: Turns::new(ends, now),
             binding,
             requests: Requests::new(
@@ -109,6 +116,7 @@ impl Actor {
             drain_at: None,
             stopping: false,
             crashes: CrashBackoff::default(),
+            counted: metrics().sessions(journal.state().into()),
             journal,
         };
         (actor, entry)
@@ -140,7 +148,8 @@ impl Actor {
             journal.refold(&runs);
         }
         let (mut actor, entry) = Self::with_journal(context, journal);
-        actor.close_open_state(restore).await?;
+        let span = Span::clone(&actor.span);
+        actor.close_open_state(restore).instrument(span).await?;
         Ok(Some((actor, entry)))
     }
 
@@ -278,7 +287,7 @@ impl Actor {
             return Ok(None);
         };
         let blocks = prompt_blocks(self.journal.log(), record.content_seq()).await?;
-        Ok(blocks.map(|blocks| Queued::restored(record, blocks)))
+        Ok(blocks.map(|blocks| Queued::restored(&self.journal, record, blocks)))
     }
 
     /// The requests of the agent on this channel. Opens those that wait for an answer, and returns the answers that may not

@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::Actor;
 use crate::session::error::{AnswerError, NotFound, PartError};
 use crate::session::requests::answers::{allows, answer_wait};
+use crate::session::requests::client_tools::ToolClient;
 use crate::session::requests::files::{Folders, work_aborted};
-use crate::session::requests::serving::ServingClient;
 use crate::session::requests::work::{
     Completion, FilePermits, NewTerminal, WorkOutcome, WorkOutput,
 };
 use crate::session::requests::{EndedBy, Offer, Wait, if_sent, rejected};
-use base::types::{Author, RequestId, ServedBy, TerminalId};
+use base::types::{Author, RequestId, TerminalId, ToolProvider};
 use events::api::{PendingRequest, Resolution};
 use events::event::{ElicitationCompleted, RefuseReason};
 use wire::acp::{self, ElicitationMode, Outcome, RequestKind, error_code, method};
@@ -54,19 +55,19 @@ impl Actor {
                 unsupported()
             };
         }
-        let (files, terminals) = self.binding.served_by(self.journal.record());
-        let served_by = match kind {
+        let (files, terminals) = self.binding.tool_providers(self.journal.record());
+        let tool_providers = match kind {
             RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => {
-                ServedBy::Client
+                ToolProvider::Client
             }
-            _ if !self.binding.version().has_client_methods() => ServedBy::Off,
+            _ if !self.binding.version().has_client_methods() => ToolProvider::Off,
             RequestKind::ReadFile | RequestKind::WriteFile => files,
             RequestKind::CreateTerminal
             | RequestKind::TerminalOutput
             | RequestKind::WaitForExit
             | RequestKind::EndTerminal => terminals,
         };
-        if served_by == ServedBy::Off {
+        if tool_providers == ToolProvider::Off {
             if let Some(method) = kind.served_method() {
                 self.audit_refused(method);
             }
@@ -81,7 +82,7 @@ impl Actor {
         let client = self
             .requests
             .serving_client(kind, method, params, Instant::now())?;
-        let by_gateway = served_by == ServedBy::Gateway && client.is_none();
+        let by_gateway = tool_providers == ToolProvider::Gateway && client.is_none();
         let limits = &self.context.limits;
         let wait = match kind {
             // No client is connected that could know the method.
@@ -246,7 +247,7 @@ impl Actor {
         &mut self,
         kind: RequestKind,
         offer: Offer,
-        client: Arc<ServingClient>,
+        client: Arc<ToolClient>,
     ) -> HandlerResult {
         if kind == RequestKind::CreateTerminal {
             self.requests
@@ -271,15 +272,11 @@ impl Actor {
         })
     }
 
-    pub(super) fn offer_to(
-        &mut self,
-        mut offer: Offer,
-        client: Arc<ServingClient>,
-    ) -> HandlerResult {
+    pub(super) fn offer_to(&mut self, mut offer: Offer, client: Arc<ToolClient>) -> HandlerResult {
         // The turn can end during a check.
         offer.request.prompt_id = if_sent(offer.request.prompt_id, self.turns.sent());
         let id = self.offer_request(offer)?;
-        self.requests.serving.offered(id, client);
+        self.requests.tool_clients.offered(id, client);
         Ok(())
     }
 
@@ -336,14 +333,14 @@ impl Actor {
         let extension = self.context.limits.client_answer_timeout;
         self.requests
             .expire(&mut self.journal, is_followed, extension, now);
-        let served_by = self.binding.served_by(self.journal.record()).0;
-        let files_served = served_by != ServedBy::Off;
+        let tool_providers = self.binding.tool_providers(self.journal.record()).0;
+        let files_served = tool_providers != ToolProvider::Off;
         let waiting = self
             .requests
             .end_disconnected(&mut self.journal, files_served, now);
         self.requests_resolved();
         for (incoming, request) in waiting {
-            if let Err(response) = self.serve_by_policy(incoming, &request, served_by) {
+            if let Err(response) = self.serve_by_policy(incoming, &request, tool_providers) {
                 self.binding.answer(incoming, &response);
             }
         }
@@ -374,9 +371,9 @@ impl Actor {
         &mut self,
         incoming: IncomingId,
         request: &PendingRequest,
-        served_by: ServedBy,
+        tool_providers: ToolProvider,
     ) -> HandlerResult {
-        if served_by == ServedBy::Gateway {
+        if tool_providers == ToolProvider::Gateway {
             return self.serve_file(incoming, &request.method, &request.params);
         }
         let offer = Offer {
@@ -411,11 +408,12 @@ impl Actor {
                 "too many requests are in progress",
             ));
         };
-        self.context.shutdown.spawn_isolated(async move {
+        let work = async move {
             if let Some(outcome) = cancelled.run_until_cancelled_owned(work).await {
                 completer.complete(outcome).await;
             }
-        });
+        };
+        self.context.shutdown.spawn_isolated(work.in_current_span());
         Ok(())
     }
 

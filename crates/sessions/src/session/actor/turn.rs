@@ -33,6 +33,7 @@ use crate::session::requests::EndedBy;
 use crate::session::turns::{Completion, Queued, TurnEnd};
 use agents::agent::AgentFailure;
 use agents::pool::AcquireError;
+use base::telemetry::metrics;
 use base::types::{Principal, PromptId, SessionId, Timestamp};
 use events::api::{CancelCause, FieldError, Problem, ProblemCode, Prompt, PromptStatus};
 use log::eventlog::Records;
@@ -61,7 +62,7 @@ impl Actor {
         // A prompt that waits for a process has not started: a restart runs it.
         let starts = place.is_none() && self.has_ready_process();
         let rules = self.client_rules();
-        let (prompt, seq, serving) = self.turns.accept(
+        let (prompt, seq, tool_client) = self.turns.accept(
             &mut self.journal,
             &by.id,
             request,
@@ -72,7 +73,9 @@ impl Actor {
             Instant::now(),
         );
         if starts {
-            self.requests.serving.turn_began(serving.map(Arc::new));
+            self.requests
+                .tool_clients
+                .turn_began(tool_client.map(Arc::new));
         }
         if place.is_none() {
             self.report_holder();
@@ -135,8 +138,10 @@ impl Actor {
     /// seen the prompt.
     pub(super) fn start_prompt(&mut self) {
         if self.turns.is_waiting() && self.has_ready_process() {
-            let serving = self.turns.start(&mut self.journal);
-            self.requests.serving.turn_began(serving.map(Arc::new));
+            let tool_client = self.turns.start(&mut self.journal);
+            self.requests
+                .tool_clients
+                .turn_began(tool_client.map(Arc::new));
         }
     }
 
@@ -169,7 +174,10 @@ impl Actor {
             }
             _ => self.binding.call(method, &params),
         };
-        self.turns.prompt_sent(call, Instant::now());
+        if let Some(accepted_at) = self.turns.prompt_sent(call, Instant::now()) {
+            let wait = self.journal.now().since(accepted_at);
+            metrics().prompt_wait(&self.journal.record().agent, wait.as_secs_f64());
+        }
     }
 
     /// Handles the response to `session/prompt`. It ends the turn unless a `state_update` does that.
@@ -236,17 +244,22 @@ impl Actor {
         }
         self.end_requests(EndedBy::TurnEnd);
         let stopping = self.turns.is_stopping_process();
+        if let Some(elapsed) = self.turns.elapsed(Instant::now()) {
+            metrics().turn_duration(&self.journal.record().agent, elapsed.as_secs_f64());
+        }
+        // A command can end a turn in the same step in which the turn began.
+        let span = self.span();
         let Some(record) = self.turns.take() else {
             return;
         };
         self.report_holder();
-        if let Err(problem) = &end {
-            let session = self.journal.session();
-            let agent = &self.journal.record().agent;
-            let code = problem.code.as_str();
-            tracing::warn!(%session, %prompt, %agent, code, detail = problem.detail, "a turn failed");
-        }
-        self.turns.append_end(&mut self.journal, record, end);
+        span.in_scope(|| {
+            if let Err(problem) = &end {
+                let code = problem.code.as_str();
+                tracing::warn!(code, detail = problem.detail, "a turn failed");
+            }
+            self.turns.append_end(&mut self.journal, record, end);
+        });
         // A process that is being stopped runs no other turn.
         if stopping && self.binding.process().is_some() {
             self.stop_process(&ProcessError::Closed);
@@ -278,7 +291,11 @@ impl Actor {
             return Err(NotFound("turn").into());
         }
         let mut cancelled = Vec::new();
-        for Queued { mut record, .. } in self.turns.remove_queued(prompt) {
+        for Queued {
+            mut record, span, ..
+        } in self.turns.remove_queued(prompt)
+        {
+            let _entered = span.enter();
             cancelled.push(record.prompt_id);
             record.cancel_cause = Some(cause);
             self.turns
@@ -353,10 +370,16 @@ impl Actor {
         }
     }
 
+    pub(super) fn note_update(&mut self, now: Instant) {
+        if let Some(elapsed) = self.turns.note_update(now) {
+            metrics().turn_first_update(&self.journal.record().agent, elapsed.as_secs_f64());
+        }
+    }
+
     /// Tracks the work that an update of ACP v2 reports. Returns whether the state of the session changes with it.
     pub(super) fn track_work(&mut self, kind: &str, update: &RawValue) -> bool {
         let now = Instant::now();
-        self.turns.note_update(now);
+        self.note_update(now);
         if self.binding.version().answer_ends_turn() {
             return false;
         }
@@ -423,9 +446,11 @@ impl Actor {
                 Err(PromptError::Process(ProcessError::Acquire(_))) if restored => expired(self),
                 Err(error) => error.problem(),
             };
-            if let Some(next) = self.turns.dequeue() {
-                self.turns
-                    .append_end(&mut self.journal, next.record, Err(problem));
+            if let Some(Queued { record, span, .. }) = self.turns.dequeue() {
+                span.in_scope(|| {
+                    self.turns
+                        .append_end(&mut self.journal, record, Err(problem));
+                });
             }
         }
     }
@@ -517,7 +542,7 @@ impl Actor {
         let mut records = Records::default();
         unsent.put_at(key, &mut records);
         if let Err(error) = self.context.log.write(records).await {
-            tracing::warn!(%session, %error, "could not keep an unsent prompt for the next start");
+            tracing::warn!(%error, "could not keep an unsent prompt for the next start");
         }
     }
 
@@ -553,7 +578,8 @@ impl Actor {
                 RawValue::NULL.to_owned()
             });
             queued.push(prompt);
-            self.turns.enqueue(Queued::restored(record, blocks));
+            let queued = Queued::restored(&self.journal, record, blocks);
+            self.turns.enqueue(queued);
         }
         let restored = queued.len() - failed.len();
         self.journal.update(|record| {
@@ -561,7 +587,7 @@ impl Actor {
             record.queued = queued;
         });
         if restored > 0 {
-            tracing::info!(session = %self.journal.session(), restored, "queued prompts were restored");
+            tracing::info!(restored, "queued prompts were restored");
         }
         Ok(failed)
     }

@@ -5,11 +5,11 @@
 //! attachment. Operations that also concern turns or requests receive them as arguments, or are part of the actor.
 //!
 //! - this file: the process, and messages to it
-//! - `attachment`, `transitions`: the states, without effects
+//! - `state`, `transitions`: the states, without effects
 //! - `setup`: acquires a process, and creates or restores the session on it
 //! - `client_calls`: the clients that need the agent outside a turn
 
-pub(super) mod attachment;
+pub(super) mod state;
 pub(super) mod client_calls;
 pub(super) mod setup;
 mod transitions;
@@ -25,14 +25,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant};
 
-use self::attachment::{DiscardCounter, LoadSignIn, Replay, Restoring, State};
 use self::client_calls::ClientCalls;
+use self::state::{DiscardCounter, LoadSignIn, Replay, Restoring, State};
 use super::context::LiveGuard;
 use super::error::ProcessError;
 use super::record::{PeerRequest, SessionRecord};
 use agents::agent::{AgentFailure, AgentSpec, Batch, EarlierChannel, Process, without_secrets};
 use agents::pool::{Holder, Lease, LeaseActivity, PendingLease};
-use base::types::{FolderError, Principal, ServedBy};
+use base::types::{FolderError, Principal, ToolProvider};
 use wire::acp::{AcpVersion, ClientCapabilities, InitializeResult, McpServer, Outcome};
 use wire::fleet::ChannelId;
 use wire::jsonrpc::{CallId, IncomingId, RpcError};
@@ -185,13 +185,13 @@ impl Binding {
     }
 
     /// The servers of the agent's files and terminals: the settings of the agent, restricted by the policy of the client.
-    pub(super) fn served_by(&self, record: &SessionRecord) -> (ServedBy, ServedBy) {
-        self.spec.settings.served_by(&record.policy)
+    pub(super) fn tool_providers(&self, record: &SessionRecord) -> (ToolProvider, ToolProvider) {
+        self.spec.settings.tool_providers(&record.policy)
     }
 
     /// The capabilities that the gateway sends in `initialize`.
     fn offered_capabilities(&self, record: &SessionRecord) -> ClientCapabilities {
-        let (files, terminals) = self.served_by(record);
+        let (files, terminals) = self.tool_providers(record);
         ClientCapabilities::new(files, terminals)
     }
 
@@ -347,9 +347,9 @@ impl Binding {
     }
 
     /// Logs that input of the agent is discarded, at a limited rate.
-    pub(super) fn note_discarded(&mut self, record: &SessionRecord, reason: &str) {
+    pub(super) fn note_discarded(&mut self, reason: &str) {
         if let Some(discarded) = self.discarded.increment() {
-            tracing::warn!(session = %record.session_id, discarded, "{reason}");
+            tracing::warn!(discarded, "{reason}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::time::{Duration, Instant};
 
-use super::attachment::{AttachMethod, CallPurpose, LoadSignIn, LostContext, SetUp};
+use super::state::{CallPurpose, LoadSignIn, LostContext, SetUp, SetupMethod};
 use super::{Binding, Pending};
 use crate::limits::Limits;
 use crate::session::context::Context;
@@ -154,7 +154,7 @@ impl Binding {
                     LostReason::Unsupported
                 };
                 Ok(Some(match method {
-                    AttachMethod::Fresh => SetUp::fresh(reason, None),
+                    SetupMethod::Fresh => SetUp::fresh(reason, None),
                     method => SetUp::new(method),
                 }))
             }
@@ -171,7 +171,7 @@ impl Binding {
         &self,
         process: &Process,
         record: &SessionRecord,
-    ) -> Result<AttachMethod, ProcessError> {
+    ) -> Result<SetupMethod, ProcessError> {
         check_host(&process.spec, record)?;
         let capabilities = &process.initialized.capabilities;
         let directories = &record.additional_directories;
@@ -183,14 +183,14 @@ impl Binding {
             capabilities,
         )?;
         if record.discards_context && record.agent_session_id.is_some() {
-            return Ok(AttachMethod::Fresh);
+            return Ok(SetupMethod::Fresh);
         }
         let untouched = !record.has_history() && !record.called;
         let agent_info = process.initialized.agent_info.as_deref();
         let imports = self.calls.imports_history();
         let has_session = record.agent_session_id.is_some();
         let replaces_empty = untouched && !acp::restores_empty_sessions(agent_info);
-        AttachMethod::choose(imports, has_session, replaces_empty, capabilities)
+        SetupMethod::choose(imports, has_session, replaces_empty, capabilities)
             .ok_or_else(cannot_adopt)
     }
 
@@ -208,12 +208,12 @@ impl Binding {
         let setup = session_setup(record, &servers);
         let trace = trace.or_else(|| self.calls.trace());
         let params = match (&record.agent_session_id, method) {
-            (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), AttachMethod::Load) => acp::replay_session(version, id, setup, trace),
+            (Some(id), SetupMethod::Resume) => acp::resume_session(id, setup, trace),
+            (Some(id), SetupMethod::Load) => acp::replay_session(version, id, setup, trace),
             _ => acp::new_session(setup, trace),
         };
         let timeout = match method {
-            AttachMethod::Load => limits.session_load_timeout,
+            SetupMethod::Load => limits.session_load_timeout,
             _ => limits.session_new_timeout,
         };
         self.call_for(
@@ -282,7 +282,6 @@ impl Binding {
         &mut self,
         load_error: RpcError,
         context: &Context,
-        journal: &Journal,
     ) -> Result<(), RpcError> {
         let Some(process) = self.process() else {
             return Ok(());
@@ -315,7 +314,10 @@ impl Binding {
             LoadSignIn::SignedIn => return Err(load_error),
         };
         if self.call_for(CallPurpose::SignIn { load_error }, method, &params, timeout) {
-            tracing::info!(session = %journal.session(), method, "the agent loads no session without a sign-in, trying its key");
+            tracing::info!(
+                method,
+                "the agent loads no session without a sign-in, trying its key"
+            );
         }
         Ok(())
     }
@@ -327,7 +329,7 @@ impl Binding {
         context: &Context,
         journal: &mut Journal,
         turns: &mut Turns,
-        method: AttachMethod,
+        method: SetupMethod,
         lost: Option<LostContext>,
         result: &RawValue,
     ) -> Option<u64> {
@@ -378,9 +380,12 @@ impl Binding {
             None
         };
         if let Some(LostContext { reason, detail }) = &lost {
-            let session = journal.session();
             let reason = reason.into_str();
-            tracing::warn!(%session, reason, detail, "the agent lost the conversation; a new one begins");
+            tracing::warn!(
+                reason,
+                detail,
+                "the agent lost the conversation; a new one begins"
+            );
         }
         // Only the result of `session/new` contains the agent's session id, and it was parsed above.
         let result = acp::replace_session_id(result, &journal.session());
@@ -425,8 +430,8 @@ impl Binding {
     }
 
     /// Cancels the turn of a lost connection, which an agent on another host continues.
-    fn cancel_lost_turn(&self, method: AttachMethod, record: &SessionRecord) {
-        if let (true, AttachMethod::Resume | AttachMethod::Load, Some(id)) =
+    fn cancel_lost_turn(&self, method: SetupMethod, record: &SessionRecord) {
+        if let (true, SetupMethod::Resume | SetupMethod::Load, Some(id)) =
             (record.remote_folders, method, &record.agent_session_id)
         {
             self.notify(acp::method::SESSION_CANCEL, &acp::session_params(id, None));

@@ -7,7 +7,7 @@ mod restore;
 mod transitions;
 mod updates;
 
-use super::attachment::*;
+use super::state::*;
 use super::*;
 use crate::limits::Limits;
 use crate::session::fixtures::principal;
@@ -32,7 +32,7 @@ enum Phase {
     /// The next attempt is at second 7.
     Retrying,
     /// Setting up until second 60.
-    SettingUp(AttachMethod),
+    SettingUp(SetupMethod),
     /// Signing in until second 60.
     SigningIn,
     Attached,
@@ -40,10 +40,10 @@ enum Phase {
     Releasing,
 }
 
-const NEW: Phase = Phase::SettingUp(AttachMethod::New);
-const RESUME: Phase = Phase::SettingUp(AttachMethod::Resume);
-const LOAD: Phase = Phase::SettingUp(AttachMethod::Load);
-const FRESH: Phase = Phase::SettingUp(AttachMethod::Fresh);
+const NEW: Phase = Phase::SettingUp(SetupMethod::New);
+const RESUME: Phase = Phase::SettingUp(SetupMethod::Resume);
+const LOAD: Phase = Phase::SettingUp(SetupMethod::Load);
+const FRESH: Phase = Phase::SettingUp(SetupMethod::Fresh);
 const PHASES: [Phase; 10] = [
     Phase::Detached,
     Phase::Queued,
@@ -76,13 +76,13 @@ impl Fixture {
             Phase::Retrying => fixture.part.wait_until(fixture.at(7)),
             Phase::SettingUp(method) => fixture.set_up(SetUp::new(method)),
             Phase::SigningIn => fixture.sign_in(),
-            Phase::Attached => fixture.attach(AttachMethod::New),
+            Phase::Attached => fixture.attach(SetupMethod::New),
             Phase::Releasing => fixture.release(true),
         }
         fixture
     }
 
-    fn attach(&mut self, method: AttachMethod) {
+    fn attach(&mut self, method: SetupMethod) {
         self.part
             .enter_attached(method, false, false, &limits(), self.base);
     }

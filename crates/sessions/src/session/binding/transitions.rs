@@ -3,9 +3,9 @@
 use serde_json::value::RawValue;
 use tokio::time::{Duration, Instant};
 
-use super::attachment::{
-    AttachMethod, CallPurpose, History, LoadSignIn, RESTORE_ATTEMPTS, RESTORE_BACKOFF_MAX,
-    RESTORE_BACKOFF_MIN, Replay, Restoring, Retry, SessionOwner, State,
+use super::state::{
+    CallPurpose, History, LoadSignIn, RESTORE_ATTEMPTS, RESTORE_BACKOFF_MAX, RESTORE_BACKOFF_MIN,
+    Replay, Restoring, Retry, SessionOwner, SetupMethod, State,
 };
 use super::{Binding, MAX_REPLACED_PROCESSES};
 use crate::limits::Limits;
@@ -96,7 +96,7 @@ impl Binding {
     /// The agent has the session. `imports`: its history is new to the log. `has_turn`: a turn waits for the process.
     pub(super) fn enter_attached(
         &mut self,
-        method: AttachMethod,
+        method: SetupMethod,
         imports: bool,
         has_turn: bool,
         limits: &Limits,
@@ -108,8 +108,8 @@ impl Binding {
         }
         self.idle_since = now;
         self.restoring = None;
-        self.unproven = matches!(method, AttachMethod::Resume | AttachMethod::Load);
-        if method == AttachMethod::Load {
+        self.unproven = matches!(method, SetupMethod::Resume | SetupMethod::Load);
+        if method == SetupMethod::Load {
             self.replay = Some(Replay::new(imports, limits, now));
         }
     }
@@ -305,7 +305,7 @@ impl Binding {
             purpose: CallPurpose::SetUp(setup),
             ..
         } = &mut self.state
-            && setup.method == AttachMethod::Load
+            && setup.method == SetupMethod::Load
         {
             setup.replayed_updates += 1;
             return if imports {

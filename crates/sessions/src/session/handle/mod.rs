@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tracing::Span;
 
 use self::attachments::append_attachments;
 use crate::session::actor::{Actor, ActorEntry, send_reply};
@@ -114,11 +115,14 @@ impl SessionHandle {
         E: From<SessionError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
+        let span = Span::current();
         let mut commands = self.entry.commands.clone();
         loop {
             match tokio::time::timeout(COMMAND_TIMEOUT, commands.clone().reserve_owned()).await {
                 Ok(Ok(permit)) => {
-                    permit.send(Box::new(move |actor| command(actor, reply)));
+                    permit.send(Box::new(move |actor| {
+                        span.in_scope(|| command(actor, reply));
+                    }));
                     break;
                 }
                 Ok(Err(_)) if self.log().is_erased() => {

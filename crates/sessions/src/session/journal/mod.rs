@@ -178,7 +178,7 @@ impl Journal {
             || record.unfinished
     }
 
-    fn state(&self) -> SessionState {
+    pub(super) fn state(&self) -> SessionState {
         let record = &self.record;
         if record.is_closed() {
             SessionState::Closed

@@ -1,7 +1,7 @@
 //! Reads that need no actor: the store and the log have the answer.
 //!
 //! `list` and `agent_sessions` find sessions of a tenant. `SessionQuery` reads one session. This module must not know the
-//! registry, the handles or the actors.
+//! directory, the handles or the actors.
 
 pub(super) mod agent_sessions;
 pub(super) mod list;

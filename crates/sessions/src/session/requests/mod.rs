@@ -3,7 +3,7 @@
 //!
 //! `Requests` appends all events of requests and terminals. `open` contains the requests that wait for an answer: the
 //! first answer wins, and the response waits in the outbox until the agent may receive it. A model test compiles `open`
-//! and `offer` without the other files. `serving` tracks the ACP clients that provide client tools (files and
+//! and `offer` without the other files. `client_tools` tracks the ACP clients that provide client tools (files and
 //! terminals). `work` runs the requests that the gateway handles outside of the actor. `files` contains the folders of
 //! the session, and `answers` checks answers.
 
@@ -11,7 +11,7 @@ pub(super) mod answers;
 pub(super) mod files;
 mod offer;
 mod open;
-pub(super) mod serving;
+pub(super) mod client_tools;
 pub(super) mod work;
 
 #[cfg(test)]
@@ -22,9 +22,9 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use self::client_tools::{Route, ToolClient};
 pub(super) use self::offer::{Offer, Wait};
 pub(super) use self::open::{EndedBy, Requests, rejected};
-use self::serving::{Route, ServingClient};
 use self::work::NewTerminal;
 use super::journal::Journal;
 use super::record::TerminalRecord;
@@ -122,14 +122,14 @@ impl Requests {
         method: &str,
         params: &RawValue,
         now: Instant,
-    ) -> Result<Option<Arc<ServingClient>>, Outcome> {
+    ) -> Result<Option<Arc<ToolClient>>, Outcome> {
         let terminal = match kind {
             RequestKind::TerminalOutput | RequestKind::WaitForExit | RequestKind::EndTerminal => {
                 terminal_of(params)
             }
             _ => None,
         };
-        match self.serving.route(kind, terminal.as_deref(), now) {
+        match self.tool_clients.route(kind, terminal.as_deref(), now) {
             Route::Policy => Ok(None),
             Route::Client(client) => Ok(Some(client)),
             Route::Disconnected => {
@@ -143,13 +143,13 @@ impl Requests {
 
     /// Notes the answer to a request that one client had to answer. Returns the outcome for the agent.
     fn served_by_client(&mut self, request: &PendingRequest, outcome: Outcome) -> Outcome {
-        let Some(client) = self.serving.resolved(request.request_id) else {
+        let Some(client) = self.tool_clients.resolved(request.request_id) else {
             return outcome;
         };
         match (request.method.as_str(), &outcome) {
             (method::TERMINAL_CREATE, Ok(result)) => {
                 let id = terminal_of(result).unwrap_or_default();
-                if self.terminals.has(&id) || !self.serving.terminal_created(id, client) {
+                if self.terminals.has(&id) || !self.tool_clients.terminal_created(id, client) {
                     let detail = "the client returned the id of another terminal";
                     return rejected(error_code::INTERNAL, detail);
                 }
@@ -162,7 +162,7 @@ impl Requests {
 
     fn forget_terminal(&mut self, params: &RawValue) {
         if let Some(id) = terminal_of(params) {
-            self.serving.terminal_released(&id);
+            self.tool_clients.terminal_released(&id);
         }
     }
 
@@ -176,7 +176,7 @@ impl Requests {
         now: Instant,
     ) -> Vec<(IncomingId, Arc<PendingRequest>)> {
         let mut waiting = Vec::new();
-        while let Some(id) = self.serving.disconnected(now) {
+        while let Some(id) = self.tool_clients.disconnected(now) {
             let is_file = self.open.get(&id).is_some_and(|open| {
                 matches!(open.kind, RequestKind::ReadFile | RequestKind::WriteFile)
             });
@@ -188,13 +188,13 @@ impl Requests {
                 self.append_end(journal, request, resolution, None, &disconnected(), None);
                 waiting.push((open.incoming, open.request));
             }
-            self.serving.resolved(id);
+            self.tool_clients.resolved(id);
         }
         waiting
     }
 
     pub(super) fn check_terminal_limit(&self, max: usize) -> Result<(), Outcome> {
-        if self.terminals.count() + self.serving.terminal_count() < max {
+        if self.terminals.count() + self.tool_clients.terminal_count() < max {
             return Ok(());
         }
         let detail = "too many terminals are open; release some first";
@@ -209,7 +209,7 @@ impl Requests {
         prompt: Option<PromptId>,
         limits: &Limits,
     ) -> (TerminalId, impl Future<Output = ()> + Send + use<>) {
-        let id = journal.next_terminal(|id| self.serving.has_terminal(&id.to_string()));
+        let id = journal.next_terminal(|id| self.tool_clients.has_terminal(&id.to_string()));
         let record = TerminalRecord {
             shown: Terminal {
                 terminal_id: id,

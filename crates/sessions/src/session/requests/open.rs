@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::client_tools::ToolClients;
 use super::offer::{Offer, Wait};
-use super::serving::ServingClients;
 use super::work::Work;
 use crate::session::error::{AnswerError, NotFound, RequestResolved};
 use crate::session::journal::Journal;
 use crate::session::record::{PeerRequest, RequestRecord, TerminalRecord};
+use base::telemetry::metrics;
+use base::telemetry::metrics::Level;
 use base::types::{Author, PromptId, RequestId};
 use events::api::{PendingRequest, Resolution};
 use events::event::{EncodedEvent, RequestCreated, RequestResolved as ResolvedEvent};
@@ -33,7 +35,7 @@ pub(crate) struct Requests {
     pub(super) outbox: VecDeque<(u64, IncomingId, Outcome)>,
     /// The URLs that the agent asked a user to visit and has not reported as completed.
     elicitations: VecDeque<String>,
-    pub(crate) serving: ServingClients,
+    pub(crate) tool_clients: ToolClients,
     pub(crate) work: Work,
     /// The terminals that the gateway runs for the agent (ACP, Terminals). A terminal belongs to the session and ends at the
     /// latest when the session releases its process.
@@ -48,6 +50,7 @@ pub(super) struct OpenRequest {
     /// The request as its agent knows it, if the agent's process outlives the gateway.
     peer: Option<PeerRequest>,
     deadline: Option<Instant>,
+    _level: Level,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +84,7 @@ impl Requests {
             resolved: VecDeque::new(),
             outbox: VecDeque::new(),
             elicitations: VecDeque::new(),
-            serving: ServingClients::default(),
+            tool_clients: ToolClients::default(),
             work,
             terminals,
             audit,
@@ -164,12 +167,14 @@ impl Requests {
         peer: Option<PeerRequest>,
         deadline: Option<Instant>,
     ) {
+        let kind = RequestKind::from_method(&request.method);
         let open = OpenRequest {
-            kind: RequestKind::from_method(&request.method),
+            kind,
             request: Arc::new(request),
             incoming,
             peer,
             deadline,
+            _level: metrics().open_agent_requests(kind.name()),
         };
         self.open.insert(open.request.request_id, open);
     }
@@ -249,6 +254,9 @@ impl Requests {
         peer: Option<PeerRequest>,
     ) -> u64 {
         self.audit_decision(journal, request, resolution, by, outcome);
+        let kind = RequestKind::from_method(&request.method).name();
+        let wait = journal.now().since(request.created_at);
+        metrics().agent_request_duration(kind, resolution.into(), wait.as_secs_f64());
         let id = request.request_id;
         let by = by.map(|author| author.name.to_string());
         let view = if request.method == method::SESSION_REQUEST_PERMISSION {
@@ -294,13 +302,13 @@ impl Requests {
     pub(crate) fn process_released(&mut self) {
         self.outbox.clear();
         self.work.process_released();
-        self.serving.process_released();
+        self.tool_clients.process_released();
     }
 
     /// When the next request expires, or its client counts as disconnected.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let open = self.open.values().filter_map(|open| open.deadline);
-        open.chain(self.serving.deadline()).min()
+        open.chain(self.tool_clients.deadline()).min()
     }
 
     /// Expires the requests that no client answered in time. A request that waits for the exit of a command gets another

@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::client_tools::ToolClient;
 use super::offer::Offer;
-use super::serving::ServingClient;
 use crate::limits::Limits;
 use wire::acp::CreateTerminal;
 use wire::jsonrpc::IncomingId;
@@ -45,7 +45,7 @@ pub(crate) enum WorkOutput {
     Result(Box<RawValue>, Option<OwnedSemaphorePermit>),
     Elicitation(Offer),
     /// A request for a file in the folders of the session, for this client.
-    File(Offer, Arc<ServingClient>),
+    File(Offer, Arc<ToolClient>),
     Terminal(Box<NewTerminal>),
 }
 

@@ -12,22 +12,25 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
+use tracing::Span;
 
 use self::echo::Echo;
-use self::turn::{Cancel, PromptWork, ReportedWork, RunningCalls, Turn};
+use self::turn::{Cancel, PromptWork, ReportedWork, RunningCalls, Turn, prompt_span};
 pub(super) use self::turn::{Completion, NOT_YET, Queued, TurnClock, TurnEnd};
 use super::command::PromptRequest;
 use super::error::{AdmitError, TurnRunning};
 use super::idempotency::Claim;
 use super::journal::Journal;
 use super::record::{PromptEdit, PromptRecord};
-use super::requests::serving::ServingClient;
+use super::requests::client_tools::ToolClient;
 use crate::limits::Limits;
 use agents::agent::AgentSpec;
-use base::types::PromptId;
+use base::telemetry::metrics;
+use base::types::{AgentName, PromptId, Timestamp};
 use events::api::{CancelCause, Problem, Prompt, PromptStatus};
 use events::event::{
     EncodedEvent, PromptChanged, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
@@ -61,6 +64,11 @@ impl Turns {
 
     pub(super) fn running(&self) -> Option<PromptId> {
         Some(self.running.as_ref()?.prompt.record.prompt_id)
+    }
+
+    /// The span of the running turn.
+    pub(super) fn span(&self) -> Option<&Arc<Span>> {
+        Some(&self.running.as_ref()?.prompt.span)
     }
 
     /// The running turn, if its prompt was sent to the agent.
@@ -167,7 +175,7 @@ impl Turns {
         starts: bool,
         checked: Arc<AgentSpec>,
         now: Instant,
-    ) -> (Prompt, u64, Option<ServingClient>) {
+    ) -> (Prompt, u64, Option<ToolClient>) {
         let prompt_id = journal.next_prompt();
         let mut record = PromptRecord {
             prompt_id,
@@ -223,8 +231,9 @@ impl Turns {
             }
         });
         let prompt = record.to_prompt(journal.session(), journal.log().id(seq));
-        let serving = request.serving.take_if(|_| starts);
+        let tool_client = request.tool_client.take_if(|_| starts);
         let queued = Queued {
+            span: prompt_span(journal, prompt_id, &request.span),
             record,
             request,
             restored: false,
@@ -235,12 +244,12 @@ impl Turns {
         } else {
             self.begin(queued, if starts { seq } else { NOT_YET }, now);
         }
-        (prompt, seq, serving)
+        (prompt, seq, tool_client)
     }
 
     /// Starts the waiting turn, because a process can get its prompt. From the commit of its event on, the agent can have seen
     /// the prompt. Returns the ACP client that serves the turn.
-    pub(super) fn start(&mut self, journal: &mut Journal) -> Option<ServingClient> {
+    pub(super) fn start(&mut self, journal: &mut Journal) -> Option<ToolClient> {
         let turn = self
             .running
             .as_mut()
@@ -257,7 +266,7 @@ impl Turns {
         turn.started_seq = journal.append_with(Some(record.prompt_id), event, |_, change| {
             change.run_prompt(record);
         });
-        turn.prompt.request.serving.take()
+        turn.prompt.request.tool_client.take()
     }
 
     /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent, or [`NOT_YET`].
@@ -267,6 +276,8 @@ impl Turns {
             prompt,
             started_seq,
             call: None,
+            sent_at: None,
+            awaits_update_since: None,
             resent: false,
             work: PromptWork::default(),
             cancel: Cancel::None,
@@ -368,17 +379,21 @@ impl Turns {
     }
 
     /// Notes that the prompt was written to the agent. `None`: its stdin is closed. Earlier work of the agent is background
-    /// work.
-    pub(super) fn prompt_sent(&mut self, call: Option<CallId>, now: Instant) {
-        let Some(turn) = &mut self.running else {
-            return;
-        };
+    /// work. Returns the time of the acceptance if no agent had the prompt before.
+    pub(super) fn prompt_sent(&mut self, call: Option<CallId>, now: Instant) -> Option<Timestamp> {
+        let turn = self.running.as_mut()?;
         turn.last_activity = now;
         turn.call = call;
         turn.work = PromptWork {
             predates_prompt: self.work.busy,
             ..PromptWork::default()
         };
+        if call.is_none() || turn.sent_at.is_some() {
+            return None;
+        }
+        turn.sent_at = Some(now);
+        turn.awaits_update_since = Some(now);
+        Some(turn.prompt.record.created_at)
     }
 
     /// Withdraws the sent prompt, because it is sent again in a new agent session.
@@ -435,8 +450,18 @@ impl Turns {
             .repeats(raw)
     }
 
-    pub(super) fn note_update(&mut self, now: Instant) {
+    /// Notes an update of the agent. Returns the time since the prompt if the update is the first one.
+    pub(super) fn note_update(&mut self, now: Instant) -> Option<Duration> {
         self.work.last_update = now;
+        let turn = self.running.as_mut()?;
+        let since = turn.awaits_update_since.take()?;
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// The time since an agent got the prompt of the running turn.
+    pub(super) fn elapsed(&self, now: Instant) -> Option<Duration> {
+        let sent_at = self.running.as_ref()?.sent_at?;
+        Some(now.saturating_duration_since(sent_at))
     }
 
     /// The end of the turn after the response to `session/prompt`, or the agent's error. `None`: a `state_update` ends the turn.
@@ -473,15 +498,13 @@ impl Turns {
 
     /// Appends the only end of a turn, with its record in the same commit.
     pub(super) fn append_end(&self, journal: &mut Journal, mut record: PromptRecord, end: TurnEnd) {
+        count_end(&journal.record().agent, &end);
         record.ended_at = Some(journal.now());
         record.unsent = false;
         let cancel_cause = record.cancel_cause;
         if let Some(cause) = cancel_cause {
-            let session = journal.session();
-            let prompt = record.prompt_id;
-            let agent = &journal.record().agent;
             let reason = cause.words();
-            tracing::info!(%session, %prompt, %agent, cause = cause.as_str(), reason, "a cancelled turn ended");
+            tracing::info!(cause = cause.as_str(), reason, "a cancelled turn ended");
         }
         let event = match end {
             Ok(completion) => {
@@ -519,8 +542,8 @@ impl Turns {
     /// Fails prompts of the queue.
     pub(super) fn fail_queued(&mut self, journal: &mut Journal, failed: Vec<(PromptId, Problem)>) {
         for (prompt, problem) in failed {
-            for queued in self.remove_queued(Some(prompt)) {
-                self.append_end(journal, queued.record, Err(problem.clone()));
+            for Queued { record, span, .. } in self.remove_queued(Some(prompt)) {
+                span.in_scope(|| self.append_end(journal, record, Err(problem.clone())));
             }
         }
     }
@@ -783,6 +806,38 @@ impl Turns {
     fn reorder(&mut self, order: &[PromptId]) {
         let place = |queued: &Queued| order.iter().position(|id| *id == queued.record.prompt_id);
         self.queue.make_contiguous().sort_by_key(place);
+    }
+}
+
+/// Counts the end of a prompt, and the tokens that the agent reports for it.
+fn count_end(agent: &AgentName, end: &TurnEnd) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Usage {
+        input_tokens: Option<f64>,
+        output_tokens: Option<f64>,
+    }
+    let outcome = match end {
+        Ok(completion) => stop_reason::known(&completion.stop_reason).unwrap_or("other"),
+        Err(problem) => problem.code.as_str(),
+    };
+    metrics().prompts(agent, outcome, 1);
+    let Ok(Completion {
+        usage: Some(usage), ..
+    }) = end
+    else {
+        return;
+    };
+    let Ok(usage) = serde_json::from_str::<Usage>(usage.get()) else {
+        return;
+    };
+    for (kind, tokens) in [
+        ("input", usage.input_tokens),
+        ("output", usage.output_tokens),
+    ] {
+        if let Some(tokens) = tokens {
+            metrics().token_usage(agent, kind, tokens);
+        }
     }
 }
 

@@ -196,6 +196,7 @@ fn queued(number: u32) -> Queued {
         },
         restored: false,
         checked: None,
+        span: Arc::new(Span::none()),
     }
 }
 

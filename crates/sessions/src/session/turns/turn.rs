@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::limits::Limits;
 use crate::session::command::PromptRequest;
+use crate::session::journal::Journal;
 use crate::session::record::PromptRecord;
 use crate::session::turns::echo::Echo;
 use agents::agent::AgentSpec;
+use base::types::PromptId;
 use events::api::{CancelCause, Problem};
 use wire::acp::{
     self, CancelTarget, PromptResult, RawObject, WorkEnd, error_code, stop_reason, update,
@@ -33,12 +36,21 @@ pub(crate) struct Queued {
     pub(crate) restored: bool,
     /// The entry whose denied modes the prompt was checked against. `None` if an earlier actor checked it.
     pub(crate) checked: Option<Arc<AgentSpec>>,
+    pub(crate) span: Arc<Span>,
+}
+
+/// The span of log lines about a prompt.
+pub(super) fn prompt_span(journal: &Journal, prompt: PromptId, request: &Span) -> Arc<Span> {
+    let session = journal.session();
+    let agent = &journal.record().agent;
+    Arc::new(tracing::error_span!(parent: request, "prompt", %session, %agent, %prompt))
 }
 
 impl Queued {
     /// A prompt that an earlier actor of the session accepted.
-    pub(crate) fn restored(record: PromptRecord, blocks: Box<RawValue>) -> Self {
+    pub(crate) fn restored(journal: &Journal, record: PromptRecord, blocks: Box<RawValue>) -> Self {
         Self {
+            span: prompt_span(journal, record.prompt_id, &Span::none()),
             record,
             request: PromptRequest::new(blocks),
             restored: true,
@@ -53,6 +65,10 @@ pub(super) struct Turn {
     /// The sequence number of the event that must be durable before the prompt is sent to the agent, or [`NOT_YET`].
     pub(super) started_seq: u64,
     pub(super) call: Option<CallId>,
+    /// When an agent first got the prompt. `None` also if an earlier gateway process sent it.
+    pub(super) sent_at: Option<Instant>,
+    /// The same until the first update of the agent.
+    pub(super) awaits_update_since: Option<Instant>,
     /// Whether the prompt was withdrawn and is sent again.
     pub(super) resent: bool,
     pub(super) work: PromptWork,

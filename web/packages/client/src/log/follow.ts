@@ -3,7 +3,7 @@
 
 import { backoff } from "./backoff.js";
 import { SseParser } from "./sse.js";
-import { ApiProblem, problemOf } from "../problem.js";
+import { ApiProblem, problemOf, Unreachable } from "../problem.js";
 import { type LogEvent, parseEvent } from "../event.js";
 import type { Problem } from "../types.js";
 
@@ -77,7 +77,7 @@ export class Follower {
       if (response.status !== 200 || !response.body) return await refusal(response);
       return await this.#read(response.body);
     } catch (error) {
-      return { kind: "again", reason: error instanceof ApiProblem ? error.message : "The gateway cannot be reached." };
+      return { kind: "again", reason: error instanceof ApiProblem || error instanceof Unreachable ? error.message : "The gateway cannot be reached." };
     } finally {
       clearTimeout(unanswered);
       attempt.abort();

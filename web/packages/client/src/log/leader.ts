@@ -39,8 +39,8 @@ export class Leader {
   readonly #cursors = new Map<string, string>();
   #stream: Follower | null = null;
   /** The stream before, until the present one is live: an agent may ask a question only while somebody follows its session. */
-  #former: Follower | null = null;
-  /** Former streams that still bring the changes of the list from before the present stream. */
+  #previous: Follower | null = null;
+  /** Previous streams that still bring the changes of the list from before the present stream. */
   readonly #lingering = new Set<Follower>();
   #streams = 0;
   /** Whether a tab shows the list of sessions. */
@@ -99,20 +99,20 @@ export class Leader {
 
   #end(): void {
     this.#stream?.close();
-    for (const former of [this.#former, ...this.#lingering]) former?.close();
+    for (const previous of [this.#previous, ...this.#lingering]) previous?.close();
     this.#lingering.clear();
-    this.#stream = this.#former = null;
+    this.#stream = this.#previous = null;
     this.#listIsLive = false;
   }
 
-  #endFormer(lingers: boolean): void {
-    const former = this.#former;
-    this.#former = null;
-    if (!former || !lingers) return former?.close();
-    this.#lingering.add(former);
+  #endPrevious(lingers: boolean): void {
+    const previous = this.#previous;
+    this.#previous = null;
+    if (!previous || !lingers) return previous?.close();
+    this.#lingering.add(previous);
     setTimeout(() => {
-      former.close();
-      this.#lingering.delete(former);
+      previous.close();
+      this.#lingering.delete(previous);
     }, LINGER_MS);
   }
 
@@ -131,8 +131,8 @@ export class Leader {
     clearTimeout(this.#gathering);
     this.#gathering = setTimeout(() => {
       if (this.#cursors.size === 0 && !this.#list) return this.#end();
-      if (this.#former) this.#stream?.close();
-      else this.#former = this.#stream;
+      if (this.#previous) this.#stream?.close();
+      else this.#previous = this.#stream;
       const cursors = [...this.#cursors];
       const [number, summaries] = [++this.#streams, this.#list];
       this.#stream = new Follower({
@@ -142,13 +142,13 @@ export class Leader {
         connection: (connection) => {
           const live = connection.state === "live";
           if (number !== this.#streams) {
-            // The former stream may have missed a change.
-            if (this.#former && !live) this.#listIsLive = false;
+            // The previous stream may have missed a change.
+            if (this.#previous && !live) this.#listIsLive = false;
             return;
           }
-          if (connection.state === "connecting" && this.#former) return;
+          if (connection.state === "connecting" && this.#previous) return;
           const lingers = live && summaries && this.#listIsLive;
-          this.#endFormer(lingers);
+          this.#endPrevious(lingers);
           this.#listIsLive = live && summaries;
           if (this.#listIsLive && !lingers) this.#tell({ kind: "readList", tab: null });
           if (connection.state !== "refused") return this.#tell({ kind: "connection", connection });

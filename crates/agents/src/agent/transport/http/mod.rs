@@ -29,6 +29,7 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
+use tracing::Instrument;
 
 pub(in crate::agent) use self::host::Host;
 use self::host::RequestFailure;
@@ -72,7 +73,7 @@ pub(in crate::agent) fn open(
         outcome: outcome.clone(),
         shutdown: shutdown.clone(),
     };
-    shutdown.spawn(task.run(lines, output));
+    shutdown.spawn(task.run(lines, output).in_current_span());
     let channel = Channel {
         incoming,
         outgoing: Arc::new(queue),

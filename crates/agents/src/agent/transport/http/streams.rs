@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
+use tracing::Instrument;
 
 use super::host::{Host, RequestFailure};
 use super::routes::Routes;
@@ -143,11 +144,12 @@ fn spawn(
 ) -> (AbortHandle, watch::Receiver<bool>) {
     let (opened, is_open) = watch::channel(false);
     let follower = follower.clone();
-    let task = shutdown.spawn(async move {
+    let follow = async move {
         let reason = follower.follow(session.as_ref(), &opened).await;
         // The connection can have ended.
         let _ = follower.reports.send(Report::Ended(reason)).await;
-    });
+    };
+    let task = shutdown.spawn(follow.in_current_span());
     (task.abort_handle(), is_open)
 }
 

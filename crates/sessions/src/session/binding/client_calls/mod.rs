@@ -33,7 +33,7 @@ pub(crate) struct ClientCalls {
     sent: HashMap<CallId, PendingCall>,
 }
 
-pub(crate) struct AttachWaiter {
+pub(crate) struct BindingWaiter {
     pub(crate) trace: Option<TraceContext>,
     pub(crate) reply: Reply<u64, AttachError>,
     pub(crate) deadline: Instant,
@@ -51,7 +51,7 @@ pub(crate) struct PendingCall {
 #[derive(Default)]
 pub(crate) struct Waiters {
     pub(crate) creating: Option<CreateWaiter>,
-    pub(crate) attaching: Vec<AttachWaiter>,
+    pub(crate) attaching: Vec<BindingWaiter>,
     pub(crate) queued: Vec<PendingCall>,
 }
 
@@ -98,11 +98,11 @@ impl ClientCalls {
         self.waiters.creating.take()
     }
 
-    pub(crate) fn wait_for_attach(&mut self, attaching: AttachWaiter) {
+    pub(crate) fn wait_for_binding(&mut self, attaching: BindingWaiter) {
         self.waiters.attaching.push(attaching);
     }
 
-    pub(crate) fn take_attaching(&mut self) -> Vec<AttachWaiter> {
+    pub(crate) fn take_attaching(&mut self) -> Vec<BindingWaiter> {
         std::mem::take(&mut self.waiters.attaching)
     }
 

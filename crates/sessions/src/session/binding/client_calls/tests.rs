@@ -63,7 +63,7 @@ impl Fixture {
             Attaching(deadline) => {
                 let reply = oneshot::channel().0;
                 let deadline = self.at(deadline);
-                self.part.wait_for_attach(AttachWaiter {
+                self.part.wait_for_binding(BindingWaiter {
                     trace,
                     reply,
                     deadline,

@@ -83,7 +83,7 @@ fn an_idle_process_is_kept_since_it_was_last_needed() {
     );
     fixture
         .part
-        .enter_attached(AttachMethod::New, false, false, &limits(), fixture.at(50));
+        .enter_attached(SetupMethod::New, false, false, &limits(), fixture.at(50));
     assert_eq!(
         fixture.seconds(fixture.part.deadline(&limits(), TIMEOUT)),
         Some(80)
@@ -127,7 +127,7 @@ fn the_end_of_the_attempts_ends_their_limit() {
         (
             "attached",
             |fixture| {
-                fixture.attach(AttachMethod::Resume);
+                fixture.attach(SetupMethod::Resume);
                 fixture.part.detach();
             },
             100,

@@ -1,4 +1,4 @@
-use super::super::attachment::RESTORE_ATTEMPTS;
+use super::super::state::RESTORE_ATTEMPTS;
 use super::*;
 use events::event::LostReason;
 use wire::acp::AgentCapabilities;
@@ -15,30 +15,30 @@ fn capabilities(load: bool, replay: bool, resume: bool) -> AgentCapabilities {
     capabilities
 }
 
-/// The method that the documentation of [`AttachMethod::choose`] requires.
+/// The method that the documentation of [`SetupMethod::choose`] requires.
 fn expected_method(
     imported: bool,
     has: bool,
     replaces_empty: bool,
     agent: &AgentCapabilities,
-) -> Option<AttachMethod> {
+) -> Option<SetupMethod> {
     let load = agent.load_session;
     let replay = agent.can_replay;
     let resume = agent.session.resume;
     let with_history = if replay {
-        Some(AttachMethod::Load)
+        Some(SetupMethod::Load)
     } else {
-        resume.then_some(AttachMethod::Resume)
+        resume.then_some(SetupMethod::Resume)
     };
     let without_history = match (resume, load) {
-        (true, _) => AttachMethod::Resume,
-        (false, true) => AttachMethod::Load,
-        (false, false) => AttachMethod::Fresh,
+        (true, _) => SetupMethod::Resume,
+        (false, true) => SetupMethod::Load,
+        (false, false) => SetupMethod::Fresh,
     };
     match (imported, has, replaces_empty) {
         (true, ..) => with_history,
-        (false, false, _) => Some(AttachMethod::New),
-        (false, true, true) => Some(AttachMethod::Fresh),
+        (false, false, _) => Some(SetupMethod::New),
+        (false, true, true) => Some(SetupMethod::Fresh),
         (false, true, false) => Some(without_history),
     }
 }
@@ -49,7 +49,7 @@ fn the_method_of_the_setup_depends_on_the_session_and_the_agent() {
         let bit = |at: u8| bits & (1 << at) != 0;
         let capabilities = capabilities(bit(3), bit(4), bit(5));
         assert_eq!(
-            AttachMethod::choose(bit(0), bit(1), bit(2), &capabilities),
+            SetupMethod::choose(bit(0), bit(1), bit(2), &capabilities),
             expected_method(bit(0), bit(1), bit(2), &capabilities),
             "{bits:b}"
         );
@@ -60,31 +60,31 @@ fn the_method_of_the_setup_depends_on_the_session_and_the_agent() {
 fn agents_of_each_kind_restore_a_session_with_the_best_method() {
     // ((load, replay, resume), method of a session with a conversation, method of an imported session)
     for ((load, replay, resume), restored, imported) in [
-        ((false, false, false), AttachMethod::Fresh, None),
+        ((false, false, false), SetupMethod::Fresh, None),
         (
             (true, true, false),
-            AttachMethod::Load,
-            Some(AttachMethod::Load),
+            SetupMethod::Load,
+            Some(SetupMethod::Load),
         ),
         (
             (true, true, true),
-            AttachMethod::Resume,
-            Some(AttachMethod::Load),
+            SetupMethod::Resume,
+            Some(SetupMethod::Load),
         ),
         (
             (false, false, true),
-            AttachMethod::Resume,
-            Some(AttachMethod::Resume),
+            SetupMethod::Resume,
+            Some(SetupMethod::Resume),
         ),
         // ACP v2: resume replays.
         (
             (false, true, true),
-            AttachMethod::Resume,
-            Some(AttachMethod::Load),
+            SetupMethod::Resume,
+            Some(SetupMethod::Load),
         ),
     ] {
         let capabilities = capabilities(load, replay, resume);
-        let choose = |imports| AttachMethod::choose(imports, true, false, &capabilities);
+        let choose = |imports| SetupMethod::choose(imports, true, false, &capabilities);
         assert_eq!(choose(false), Some(restored));
         assert_eq!(choose(true), imported);
     }
@@ -133,7 +133,7 @@ fn named(step: RestoreStep) -> String {
 }
 
 fn step(
-    method: AttachMethod,
+    method: SetupMethod,
     can_load: bool,
     is_imported: bool,
     kind: Kind,
@@ -174,7 +174,7 @@ fn a_rejected_resume_has_one_next_step() {
         (Auth, "reject -32000", "reject -32000", "reject -32000"),
         (Other, "load -32603", "retry -32603", "reject -32603"),
     ] {
-        let resume = AttachMethod::Resume;
+        let resume = SetupMethod::Resume;
         assert_eq!(step(resume, true, false, kind, None), with_load, "{kind:?}");
         assert_eq!(
             step(resume, false, false, kind, None),
@@ -201,8 +201,7 @@ fn a_rejected_load_has_one_next_step() {
         (Other, "retry -32603", "reject -32603"),
     ] {
         for can_load in [true, false] {
-            let step =
-                |imported, resume| step(AttachMethod::Load, can_load, imported, kind, resume);
+            let step = |imported, resume| step(SetupMethod::Load, can_load, imported, kind, resume);
             assert_eq!(step(false, None), restored, "{kind:?}");
             assert_eq!(step(true, None), imported, "{kind:?}");
             // The error of the resume counts only if the agent does not implement the load.
@@ -229,15 +228,7 @@ fn the_error_of_the_resume_counts_if_the_agent_does_not_implement_the_load() {
         (Auth, "sign in -32000", "sign in -32000"),
         (Other, "retry -32603", "reject -32603"),
     ] {
-        let step = |imported| {
-            step(
-                AttachMethod::Load,
-                true,
-                imported,
-                Unsupported,
-                Some(resume),
-            )
-        };
+        let step = |imported| step(SetupMethod::Load, true, imported, Unsupported, Some(resume));
         assert_eq!(
             (step(false).as_str(), step(true).as_str()),
             (restored, imported),
@@ -318,9 +309,9 @@ fn lost_context_belongs_to_one_fresh_session() {
     };
     assert_eq!(
         (response.method, response.lost_context),
-        (AttachMethod::Fresh, Some(lost))
+        (SetupMethod::Fresh, Some(lost))
     );
-    for method in [AttachMethod::New, AttachMethod::Resume, AttachMethod::Load] {
+    for method in [SetupMethod::New, SetupMethod::Resume, SetupMethod::Load] {
         fixture.set_up(SetUp::new(method));
         assert_eq!(
             fixture.set_up_answered().unwrap().lost_context,
@@ -334,11 +325,11 @@ fn lost_context_belongs_to_one_fresh_session() {
 fn a_restore_is_unproven_until_the_agent_accepts_a_prompt() {
     // (method of the setup, the agent does not know the session in each response, doubted after each response)
     for (method, rejected, doubted) in [
-        (AttachMethod::Resume, [true, true], [true, true]),
-        (AttachMethod::Load, [true, false], [true, false]),
-        (AttachMethod::Resume, [false, true], [false, false]),
-        (AttachMethod::New, [true, true], [false, false]),
-        (AttachMethod::Fresh, [true, true], [false, false]),
+        (SetupMethod::Resume, [true, true], [true, true]),
+        (SetupMethod::Load, [true, false], [true, false]),
+        (SetupMethod::Resume, [false, true], [false, false]),
+        (SetupMethod::New, [true, true], [false, false]),
+        (SetupMethod::Fresh, [true, true], [false, false]),
     ] {
         let mut fixture = Fixture::new(Phase::Detached);
         fixture.attach(method);

@@ -42,11 +42,11 @@ fn the_order_of_the_actor_replaces_every_state() {
     check(|fixture| fixture.part.detach(), |_| Some(Phase::Detached));
     check(|fixture| fixture.part.abandon(), |_| Some(Phase::Detached));
     check(
-        |fixture| fixture.attach(AttachMethod::Load),
+        |fixture| fixture.attach(SetupMethod::Load),
         |_| Some(Phase::Attached),
     );
     check(
-        |fixture| fixture.set_up(SetUp::new(AttachMethod::Fresh)),
+        |fixture| fixture.set_up(SetUp::new(SetupMethod::Fresh)),
         |_| Some(FRESH),
     );
     check(Fixture::sign_in, |_| Some(Phase::SigningIn));
@@ -233,7 +233,7 @@ fn a_session_replaces_a_limited_number_of_dead_processes() {
     for (has_turn, expected) in [(true, [false; 3]), (false, [true, true, false])] {
         fixture
             .part
-            .enter_attached(AttachMethod::New, false, has_turn, &limits(), fixture.base);
+            .enter_attached(SetupMethod::New, false, has_turn, &limits(), fixture.base);
         assert_eq!(replace(&mut fixture), expected, "{has_turn}");
     }
 }
@@ -241,7 +241,7 @@ fn a_session_replaces_a_limited_number_of_dead_processes() {
 #[test]
 fn a_release_ends_the_state_of_the_process() {
     let mut fixture = Fixture::new(Phase::Detached);
-    fixture.attach(AttachMethod::Load);
+    fixture.attach(SetupMethod::Load);
     assert!(
         fixture
             .part

@@ -55,7 +55,7 @@ fn an_update_is_history_during_a_load_and_its_replay() {
         let mut fixture = Fixture::new(LOAD);
         fixture
             .part
-            .enter_attached(AttachMethod::Load, imports, false, &limits(), fixture.base);
+            .enter_attached(SetupMethod::Load, imports, false, &limits(), fixture.base);
         fixture
     };
     // (state, treatment if the history is new to the log, and if it is known)
@@ -132,17 +132,17 @@ fn the_history_of_a_load_is_counted() {
 /// A session whose replay began at second 0.
 fn replaying() -> Fixture {
     let mut fixture = Fixture::new(Phase::Detached);
-    fixture.attach(AttachMethod::Load);
+    fixture.attach(SetupMethod::Load);
     fixture
 }
 
 #[test]
 fn only_a_load_has_a_replay() {
     for (method, deadline) in [
-        (AttachMethod::New, None),
-        (AttachMethod::Resume, None),
-        (AttachMethod::Load, Some(2)),
-        (AttachMethod::Fresh, None),
+        (SetupMethod::New, None),
+        (SetupMethod::Resume, None),
+        (SetupMethod::Load, Some(2)),
+        (SetupMethod::Fresh, None),
     ] {
         let mut fixture = Fixture::new(Phase::Detached);
         fixture.attach(method);
@@ -246,25 +246,25 @@ fn each_method_has_its_name_at_the_agent_and_in_the_log() {
     // (method, name in ACP v1, name in ACP v2, name in the log)
     for (method, v1, v2, by) in [
         (
-            AttachMethod::New,
+            SetupMethod::New,
             "session/new",
             "session/new",
             AttachedBy::New,
         ),
         (
-            AttachMethod::Fresh,
+            SetupMethod::Fresh,
             "session/new",
             "session/new",
             AttachedBy::Fresh,
         ),
         (
-            AttachMethod::Resume,
+            SetupMethod::Resume,
             "session/resume",
             "session/resume",
             AttachedBy::Resume,
         ),
         (
-            AttachMethod::Load,
+            SetupMethod::Load,
             "session/load",
             "session/resume",
             AttachedBy::Load,

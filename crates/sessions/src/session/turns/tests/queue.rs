@@ -260,7 +260,7 @@ async fn an_accepted_prompt_runs_waits_for_a_process_or_waits_in_the_queue() {
         (false, vec![2], vec!["prompt.started", "prompt.queued"]),
     ] {
         let place = fixture.turns.admit(true, 1).unwrap();
-        let (accepted, seq, serving) = fixture.turns.accept(
+        let (accepted, seq, tool_client) = fixture.turns.accept(
             &mut journal,
             "alice",
             queued(1).request,
@@ -271,7 +271,7 @@ async fn an_accepted_prompt_runs_waits_for_a_process_or_waits_in_the_queue() {
             fixture.base,
         );
         assert_eq!(accepted.last_event_id.seq, seq);
-        assert!(serving.is_none());
+        assert!(tool_client.is_none());
         let waiting: Vec<PromptId> = waiting.into_iter().map(prompt).collect();
         assert_eq!(journal.record().queued, waiting);
         assert_eq!(fixtures::kinds(journal.log()).await, events);

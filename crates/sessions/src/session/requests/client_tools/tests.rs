@@ -7,14 +7,14 @@ use futures_util::FutureExt as _;
 use super::*;
 
 struct Fixture {
-    part: ServingClients,
+    part: ToolClients,
     base: Instant,
 }
 
 impl Fixture {
     fn new() -> Self {
         Self {
-            part: ServingClients::default(),
+            part: ToolClients::default(),
             base: Instant::now(),
         }
     }
@@ -33,16 +33,16 @@ impl Fixture {
     }
 }
 
-const ALL: ServedMethods = ServedMethods {
+const ALL: ClientTools = ClientTools {
     read: true,
     write: true,
     terminals: true,
 };
 
-fn client(name: &str, serves: ServedMethods) -> (Arc<ServingClient>, watch::Sender<Presence>) {
+fn client(name: &str, serves: ClientTools) -> (Arc<ToolClient>, watch::Sender<Presence>) {
     let (sender, presence) = watch::channel(Presence::Connected);
     (
-        Arc::new(ServingClient {
+        Arc::new(ToolClient {
             name: name.into(),
             serves,
             only_session_folders: false,
@@ -60,23 +60,23 @@ fn client_serves_only_the_methods_that_it_supports() {
         RequestKind::WriteFile,
         RequestKind::CreateTerminal,
     ];
-    let none = ServedMethods::default();
+    let none = ClientTools::default();
     // (methods of the client, sides of a read, a write and a new terminal)
     for (serves, expected) in [
         (none, ["policy", "policy", "policy"]),
         (
-            ServedMethods { read: true, ..none },
+            ClientTools { read: true, ..none },
             ["a", "policy", "policy"],
         ),
         (
-            ServedMethods {
+            ClientTools {
                 write: true,
                 ..none
             },
             ["policy", "a", "policy"],
         ),
         (
-            ServedMethods {
+            ClientTools {
                 terminals: true,
                 ..none
             },

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use tracing::Span;
-
 use crate::session::context::Context;
 use crate::session::error::{CreateError, InputError};
 use crate::session::folders::{self, Folder, OUTSIDE_REMOTE_FOLDERS};
@@ -11,7 +9,7 @@ use crate::session::record::SessionRecord;
 use crate::session::validation::{check_metadata, check_supported, check_title, parse_servers};
 use agents::agent::client_input_policy;
 use agents::agent::{AgentSpec, RemoteFolders};
-use base::types::{GrantedFolders, Principal, ServedBy, SessionId};
+use base::types::{GrantedFolders, Principal, SessionId, ToolProvider};
 use events::api::{CreateSession, McpServer, OnTimeout, SessionPolicy, SessionState};
 use wire::acp::{self, ClientCapabilities};
 use workspace::Workspaces;
@@ -113,7 +111,7 @@ async fn folders(
     let cwd = request.cwd.clone();
     let directories = request.additional_directories.clone();
     let idle_folder = if cwd.is_none() && directories.is_empty() {
-        let (files, terminals) = spec.settings.served_by(policy);
+        let (files, terminals) = spec.settings.tool_providers(policy);
         let offer = ClientCapabilities::new(files, terminals);
         context.pool.claim_folder(spec, by, offer, &id.to_string())
     } else {
@@ -121,9 +119,7 @@ async fn folders(
     };
     let workspaces = context.workspaces.with_granted(by.folders.clone());
     let home = spec.home_of(&by.tenant);
-    let span = Span::current();
     let folders = context.shutdown.spawn_blocking(move || {
-        let _entered = span.entered();
         let directories = resolve_all(&workspaces, &directories)?;
         let folder = match idle_folder {
             Some(idle) => Folder {
@@ -249,7 +245,7 @@ fn mcp_servers(spec: &AgentSpec, servers: &[McpServer]) -> Result<Vec<String>, I
 fn check_policy(policy: &SessionPolicy, spec: &AgentSpec) -> Result<(), InputError> {
     let entry = &spec.settings;
     let permissions = policy.permissions.clone().unwrap_or_default();
-    let wider = |requested: Option<ServedBy>, permitted| {
+    let wider = |requested: Option<ToolProvider>, permitted| {
         requested.is_some_and(|requested| requested > permitted)
     };
     let waits = permissions.on_timeout == Some(OnTimeout::Wait);

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{SessionRegistry, adopt, new_session};
+use super::{SessionDirectory, adopt, new_session};
 use crate::session::actor::{Actor, Command};
 use crate::session::command::CreateWaiter;
 use crate::session::error::{CreateError, ProcessError, SessionError};
@@ -27,7 +27,7 @@ const TASK_WAIT: Duration = Duration::from_secs(1);
 /// A new session, or the session that an earlier request with the same idempotency key created.
 pub type Created = Responded<Session>;
 
-impl SessionRegistry {
+impl SessionDirectory {
     /// Creates a session. `task`: the task to which the session belongs; lists omit such a session by default. On failure nothing
     /// of it remains. The operation continues if the caller is dropped, because its idempotency key must stay reserved until
     /// the session is durable.
@@ -39,10 +39,10 @@ impl SessionRegistry {
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
     ) -> Result<Created, CreateError> {
-        let registry = self.clone();
+        let directory = self.clone();
         let owner = by.clone();
         let create = async move |claim| {
-            registry
+            directory
                 .create_new(&owner, request, task, trace, claim)
                 .await
         };
@@ -81,13 +81,13 @@ impl SessionRegistry {
     where
         F: Future<Output = Result<Session, CreateError>> + Send,
     {
-        let registry = self.clone();
+        let directory = self.clone();
         let owner = by.clone();
         let replay = async move |previous: IdempotencyRecord| {
             let Some(session) = previous.session else {
                 return Ok(None);
             };
-            match registry.open(&owner, session).await {
+            match directory.open(&owner, session).await {
                 Ok(session) => Ok(Some(session.snapshot().await?)),
                 // That session was deleted since, so the client gets a new one.
                 Err(SessionError::NoSuchSession) => Ok(None),
@@ -110,7 +110,7 @@ impl SessionRegistry {
             return Err(SessionError::StorageFull.into());
         }
         let spec = self.spec_of(&request)?;
-        let id = context.ids.session();
+        let id = context.log.new_session_id();
         let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
         let mut _adoption = None;
         if let Some(adopted) = &adopted {

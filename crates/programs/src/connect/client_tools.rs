@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::gate::Roots;
-use super::{Agent, Serves};
+use super::{Agent, OfferedTools};
 use base::shutdown::Shutdown;
 use base::types::TerminalId;
 use children::Terminals;
@@ -33,8 +33,8 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 const MAX_TERMINALS: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Serving {
-    serves: Serves,
+pub(super) struct AgentTools {
+    serves: OfferedTools,
     roots: Roots,
     shutdown: Shutdown,
     /// Starts commands under the supervisor of the agent.
@@ -90,7 +90,7 @@ fn aborted() -> Box<RawValue> {
     internal("the work was aborted")
 }
 
-impl Serving {
+impl AgentTools {
     pub(super) fn new(agent: &Agent, commands: Terminals, shutdown: Shutdown) -> Self {
         let (sender, events) = mpsc::channel(QUEUED);
         let (completion_sender, completions) = mpsc::channel(QUEUED);

@@ -1,9 +1,9 @@
-//! The registry: creates, finds and ends sessions. Sessions of other tenants are invisible.
+//! The directory: creates, finds and ends sessions. Sessions of other tenants are invisible.
 //!
 //! 1. `create` with `new_session`, `adopt`: how a session begins.
 //! 2. `gc`: erases expired sessions and idempotency keys.
 //!
-//! The registry must not know the state of an actor. `super::entries` loads and runs the actors.
+//! The directory must not know the state of an actor. `super::entries` loads and runs the actors.
 
 mod adopt;
 mod create;
@@ -34,13 +34,13 @@ use wire::acp::TraceContext;
 type Adoptions = KeyedCounts<(Tenant, AgentName, String)>;
 
 #[derive(Debug, Clone)]
-pub struct SessionRegistry {
+pub struct SessionDirectory {
     entries: ActorEntries,
     adoptions: Adoptions,
 }
 
-impl SessionRegistry {
-    /// Starts the registry after it has closed every session that a crash left open.
+impl SessionDirectory {
+    /// Starts the directory after it has closed every session that a crash left open.
     pub async fn start(context: Context) -> Result<Self, SessionError> {
         let entries = ActorEntries::new(context);
         load_open_sessions(&entries).await?;
@@ -136,7 +136,7 @@ pub enum BulkAction {
     Delete,
 }
 
-impl SessionRegistry {
+impl SessionDirectory {
     /// Applies the action to the sessions of one page. Each session has its own result. A session that
     /// changes meanwhile moves to the start of the list, so a pass from the first page to the last one
     /// terminates.
@@ -151,10 +151,10 @@ impl SessionRegistry {
         let mut results = Vec::with_capacity(page.sessions.len());
         for batch in page.sessions.chunks(CONCURRENCY) {
             let begin = |id: SessionId| {
-                let registry = self.clone();
+                let directory = self.clone();
                 let by = by.clone();
                 let trace = trace.clone();
-                let ended = async move { registry.end(&by, action, id, trace).await };
+                let ended = async move { directory.end(&by, action, id, trace).await };
                 (
                     id,
                     self.context()

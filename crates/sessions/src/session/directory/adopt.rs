@@ -4,11 +4,11 @@ use serde_json::value::RawValue;
 
 use crate::session::command::ClientCall;
 use crate::session::context::Context;
+use crate::session::directory::{Adoptions, SessionDirectory};
 use crate::session::error::{AgentSessionsError, CreateError, InputError, ProcessError};
 use crate::session::handle::SessionHandle;
 use crate::session::idempotency::{Claim, IdempotencyKey, Responded};
 use crate::session::query::agent_sessions;
-use crate::session::registry::{Adoptions, SessionRegistry};
 use crate::session::validation::{Origin, can_fork, parse_servers};
 use agents::agent::{AgentFailure, AgentSpec};
 use agents::pool::ShortLeaseError;
@@ -107,7 +107,7 @@ pub(super) async fn find_listed_folder(
     .into())
 }
 
-impl SessionRegistry {
+impl SessionDirectory {
     /// Creates a fork of a session with its history, and with the MCP servers that the client brings. The operation continues if
     /// the caller is dropped.
     pub async fn fork(
@@ -119,11 +119,11 @@ impl SessionRegistry {
         trace: Option<TraceContext>,
     ) -> Result<Responded<Session>, CreateError> {
         let servers = parse_servers(by, servers)?;
-        let registry = self.clone();
+        let directory = self.clone();
         let owner = by.clone();
         let parent = parent.clone();
         let create = async move |claim| {
-            registry
+            directory
                 .create_fork(&owner, &parent, servers, trace, claim)
                 .await
         };
@@ -157,7 +157,7 @@ impl SessionRegistry {
         )
         .await?;
         record.begin_fork(
-            context.ids.session(),
+            context.log.new_session_id(),
             by,
             agent_session_id,
             context.ids.now(),

@@ -79,7 +79,7 @@ pub(crate) enum SessionOwner {
 /// A request to create or restore the session.
 #[derive(Debug)]
 pub(crate) struct SetUp {
-    pub(crate) method: AttachMethod,
+    pub(crate) method: SetupMethod,
     /// The agent's error to `session/resume`, if `session/load` follows it.
     pub(crate) resume: Option<RpcError>,
     pub(crate) lost_context: Option<LostContext>,
@@ -109,7 +109,7 @@ impl DiscardCounter {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AttachMethod {
+pub(crate) enum SetupMethod {
     New,
     Resume,
     Load,
@@ -118,7 +118,7 @@ pub(crate) enum AttachMethod {
 }
 
 impl SetUp {
-    pub(crate) fn new(method: AttachMethod) -> Self {
+    pub(crate) fn new(method: SetupMethod) -> Self {
         Self {
             method,
             resume: None,
@@ -133,14 +133,14 @@ impl SetUp {
     pub(crate) fn load_after(resume: RpcError) -> Self {
         Self {
             resume: Some(resume),
-            ..Self::new(AttachMethod::Load)
+            ..Self::new(SetupMethod::Load)
         }
     }
 
     pub(crate) fn fresh(reason: LostReason, detail: Option<String>) -> Self {
         Self {
             lost_context: Some(LostContext { reason, detail }),
-            ..Self::new(AttachMethod::Fresh)
+            ..Self::new(SetupMethod::Fresh)
         }
     }
 
@@ -169,7 +169,7 @@ impl SetUp {
     }
 }
 
-impl AttachMethod {
+impl SetupMethod {
     /// The method that creates or restores the session. `None` if the agent cannot move its own sessions. `is_imported`: the
     /// session was adopted or forked, so the agent already has it. `has_session`: the agent has a session for this one.
     /// `replaces_empty`: a new agent session may replace an empty one. Some agents cannot restore empty sessions.
@@ -317,7 +317,7 @@ impl RestoreStep {
     /// Decides the step after `error` to `method`. `resume` is the agent's error to the `session/resume` that preceded a
     /// `session/load`. `is_imported`: the session is being adopted or forked.
     pub(crate) fn after(
-        method: AttachMethod,
+        method: SetupMethod,
         agent_session: &str,
         can_load: bool,
         is_imported: bool,
@@ -329,7 +329,7 @@ impl RestoreStep {
             failure,
             RestoreFailure::InUse | RestoreFailure::AuthRequired
         );
-        if method == AttachMethod::Resume && can_load && may_load {
+        if method == SetupMethod::Resume && can_load && may_load {
             return Self::Load(error);
         }
         // Some agents advertise both methods and implement one. The error of the implemented method counts.
@@ -340,7 +340,7 @@ impl RestoreStep {
             (failure, _) => (failure, error),
         };
         match failure {
-            RestoreFailure::AuthRequired if method == AttachMethod::Load => Self::SignIn(error),
+            RestoreFailure::AuthRequired if method == SetupMethod::Load => Self::SignIn(error),
             RestoreFailure::AuthRequired => Self::Reject(error),
             RestoreFailure::InUse => Self::Retry {
                 error,

@@ -30,18 +30,9 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 
 fn prompt(queue: bool) -> PromptRequest {
     let blocks = RawValue::from_string(r#"[{"type":"text","text":"hello"}]"#.to_owned()).unwrap();
-    let attachments = Vec::new();
-    let acp_request = None;
-    let serving = None;
     PromptRequest {
-        blocks,
-        attachments,
         queue,
-        key: None,
-        trace: None,
-        acp_request,
-        broadcast: None,
-        serving,
+        ..PromptRequest::new(blocks)
     }
 }
 
@@ -83,7 +74,7 @@ impl AgentSource for NoAgents {
 
 /// Sessions without programs.
 struct Rig {
-    registry: SessionRegistry,
+    directory: SessionDirectory,
     log: EventLog,
     ids: Ids,
     folder: tempfile::TempDir,
@@ -117,9 +108,9 @@ async fn rig() -> Rig {
         Arc::default(),
         shutdown,
     );
-    let registry = SessionRegistry::start(context).await.unwrap();
+    let directory = SessionDirectory::start(context).await.unwrap();
     Rig {
-        registry,
+        directory,
         log,
         ids,
         folder,
@@ -130,7 +121,10 @@ async fn rig() -> Rig {
 #[tokio::test]
 async fn client_of_another_tenant_does_not_load_a_session() {
     let Rig {
-        registry, log, ids, ..
+        directory,
+        log,
+        ids,
+        ..
     } = &rig().await;
     let owner = principal(Tenant::default());
     let stranger = principal(Tenant::new("other"));
@@ -144,15 +138,15 @@ async fn client_of_another_tenant_does_not_load_a_session() {
     record.put(None, &mut records);
     log.write(records).await.unwrap();
     let session_log = log.session(&owner.tenant, id).await.unwrap();
-    let opened = in_time(registry.open(&stranger, id)).await;
+    let opened = in_time(directory.open(&stranger, id)).await;
     assert!(
         matches!(opened, Err(SessionError::NoSuchSession)),
         "{opened:?}"
     );
     assert_eq!(session_log.appended(), 0, "nothing was loaded");
-    in_time(registry.open(&owner, id)).await.unwrap();
+    in_time(directory.open(&owner, id)).await.unwrap();
     assert_eq!(session_log.appended(), 1, "the owner loads it");
-    let opened = in_time(registry.open(&stranger, id)).await;
+    let opened = in_time(directory.open(&stranger, id)).await;
     assert!(
         matches!(opened, Err(SessionError::NoSuchSession)),
         "{opened:?}"
@@ -162,7 +156,7 @@ async fn client_of_another_tenant_does_not_load_a_session() {
 #[tokio::test]
 async fn panicked_actor_fails_its_turn_and_restarts() {
     let Rig {
-        registry,
+        directory,
         log,
         ids,
         folder,
@@ -183,10 +177,15 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
         cwd,
         ..record(id, &by, ids.now(), u32::MAX - 1)
     };
-    let (actor, slot) = Actor::new(registry.context(), session_log.clone(), record, Origin::New);
-    registry.entries.install(actor, slot);
+    let (actor, slot) = Actor::new(
+        directory.context(),
+        session_log.clone(),
+        record,
+        Origin::New,
+    );
+    directory.entries.install(actor, slot);
 
-    let session = registry.open(&by, id).await.unwrap();
+    let session = directory.open(&by, id).await.unwrap();
     let first = in_time(session.prompt(&by, prompt(false), || Ok(())))
         .await
         .unwrap();

@@ -34,7 +34,7 @@ pub enum Presence {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ServedMethods {
+pub struct ClientTools {
     /// `fs/read_text_file`.
     pub read: bool,
     /// `fs/write_text_file`.
@@ -45,16 +45,16 @@ pub struct ServedMethods {
 
 /// A client of `/acp` that serves files or terminals during the turns that it starts.
 #[derive(Debug, Clone)]
-pub struct ServingClient {
+pub struct ToolClient {
     pub name: Box<str>,
-    pub serves: ServedMethods,
+    pub serves: ClientTools,
     /// Whether the agent gets only the files in the folders of its session. A client on the machine of the gateway can access
     /// files that isolation hides from the agent.
     pub only_session_folders: bool,
     pub presence: watch::Receiver<Presence>,
 }
 
-impl ServingClient {
+impl ToolClient {
     fn serves(&self, kind: RequestKind) -> bool {
         match kind {
             RequestKind::ReadFile => self.serves.read,
@@ -78,29 +78,29 @@ impl Presence {
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
     Policy,
-    Client(Arc<ServingClient>),
+    Client(Arc<ToolClient>),
     /// No side: the client that runs the terminal has disconnected.
     Disconnected,
 }
 
 #[derive(Default)]
-pub(crate) struct ServingClients {
+pub(crate) struct ToolClients {
     /// The client that started the latest turn, if it serves anything.
-    current: Option<Arc<ServingClient>>,
+    current: Option<Arc<ToolClient>>,
     /// The open requests that one client must answer.
     offered: BTreeMap<RequestId, Offered>,
     /// The terminals that clients run and that the agent has not released.
-    terminals: BTreeMap<String, Arc<ServingClient>>,
+    terminals: BTreeMap<String, Arc<ToolClient>>,
 }
 
 struct Offered {
-    client: Arc<ServingClient>,
+    client: Arc<ToolClient>,
     /// The presence of the client that the deadline depends on.
     seen: Presence,
 }
 
-impl ServingClients {
-    pub(crate) fn turn_began(&mut self, client: Option<Arc<ServingClient>>) {
+impl ToolClients {
+    pub(crate) fn turn_began(&mut self, client: Option<Arc<ToolClient>>) {
         self.current = client;
     }
 
@@ -130,18 +130,18 @@ impl ServingClients {
         self.terminals.len()
     }
 
-    pub(crate) fn offered(&mut self, id: RequestId, client: Arc<ServingClient>) {
+    pub(crate) fn offered(&mut self, id: RequestId, client: Arc<ToolClient>) {
         let seen = *client.presence.borrow();
         self.offered.insert(id, Offered { client, seen });
     }
 
     /// A request was resolved. Returns the client that had to answer it.
-    pub(crate) fn resolved(&mut self, id: RequestId) -> Option<Arc<ServingClient>> {
+    pub(crate) fn resolved(&mut self, id: RequestId) -> Option<Arc<ToolClient>> {
         self.offered.remove(&id).map(|offered| offered.client)
     }
 
     /// A client runs a new terminal. Returns false if an open terminal has the same id.
-    pub(crate) fn terminal_created(&mut self, id: String, client: Arc<ServingClient>) -> bool {
+    pub(crate) fn terminal_created(&mut self, id: String, client: Arc<ToolClient>) -> bool {
         let is_new = !self.terminals.contains_key(&id);
         if is_new {
             self.terminals.insert(id, client);
