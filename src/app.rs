@@ -8,7 +8,7 @@ mod metrics;
 mod reload;
 
 use isolation::host_isolation;
-pub use isolation::{command_isolation, failed_commands};
+pub use isolation::{command_isolation, failed_commands, scratch_home};
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

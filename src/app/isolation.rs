@@ -1,5 +1,7 @@
 //! The isolation of children on this machine, and its test with the command of each agent.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +12,10 @@ use super::catalogue::{masked_values, user_home, variables};
 use crate::config::{self, Config, Launch};
 use base::shutdown::Shutdown;
 use base::telemetry::ErrorChain;
-use base::types::{Isolation, OWN_PROGRAM};
+use base::types::{Isolation, OWN_PROGRAM, Tenant};
 use children::{
     self, AgentUsers, ChildIsolation, ChildSpec, ControlGroups, Exit, HostIsolation, Sandbox,
-    Spawner,
+    Spawner, UsersError,
 };
 use wire::jsonrpc::plain_line;
 
@@ -36,17 +38,50 @@ pub(super) fn host_isolation(config: &Config, users: Option<AgentUsers>) -> Host
     })
 }
 
-/// The isolation of a child of a command, which may run beside a gateway: without control groups, and with another parent
-/// of temporary folders.
-pub fn command_isolation(config: &Config, temporary: PathBuf) -> HostIsolation {
+/// Why the commands of agents cannot be tested.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandTestError {
+    #[error(transparent)]
+    Users(#[from] UsersError),
+    #[error("could not create a folder for the test of a command")]
+    Folder(#[from] io::Error),
+    #[error(transparent)]
+    Preparation(#[from] JoinError),
+}
+
+/// The isolation of a child of a command, which may run beside a gateway: without control groups, and with its temporary folders
+/// and its home ([`scratch_home`]) in `scratch`.
+pub fn command_isolation(
+    config: &Config,
+    scratch: &Path,
+) -> Result<HostIsolation, CommandTestError> {
+    scratch_home(scratch)?;
     let (hidden, home) = hidden(config);
     let policy = config.isolation;
-    HostIsolation::with_preparation(Sandbox::unavailable(policy), move || {
-        (
-            Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, home, temporary, policy),
-            ControlGroups::default(),
-        )
-    })
+    let temporary = scratch.join("tmp");
+    let users = policy.run_as.map(|range| {
+        // The users of the agents' homes are in use.
+        let in_use = config.data.homes().join(Tenant::default().as_str());
+        AgentUsers::open(range, scratch, scratch.join("homes"), in_use)
+    });
+    let users = users.transpose()?;
+    Ok(HostIsolation::with_preparation(
+        Sandbox::unavailable(policy),
+        move || {
+            (
+                Sandbox::probe(OWN_PROGRAM.as_ref(), hidden, home, temporary, policy)
+                    .with_users(users),
+                ControlGroups::default(),
+            )
+        },
+    ))
+}
+
+/// Creates the home of a child of a command.
+pub fn scratch_home(scratch: &Path) -> io::Result<PathBuf> {
+    let home = scratch.join("homes/check/home");
+    fs::create_dir_all(&home)?;
+    Ok(home)
 }
 
 /// The folders that children do not see, and the home of the operator.
@@ -71,8 +106,8 @@ pub async fn failed_commands(
     config: &Config,
     shutdown: &Shutdown,
     scratch: &Path,
-) -> Result<Vec<String>, JoinError> {
-    let isolation = command_isolation(config, scratch.join("tmp"));
+) -> Result<Vec<String>, CommandTestError> {
+    let isolation = command_isolation(config, scratch)?;
     isolation.prepare(shutdown).await?;
     let limits = Arc::new(children::Limits {
         stop_stdin_timeout: PATIENCE,
@@ -89,7 +124,7 @@ pub async fn failed_commands(
         }
         let home = match user_home(config, agent) {
             Some(home) => home.clone(),
-            None => scratch.join("home"),
+            None => scratch_home(scratch)?,
         };
         let run = async |level| {
             let spec = child(config, agent, &home, level)?;

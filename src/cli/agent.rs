@@ -546,8 +546,7 @@ impl Installations {
     async fn verify(&self, done: &Installed) -> Result<Answer, Failure> {
         self.progress.begin("starting the agent");
         let work = private_folder(".start-", &self.installer.agents)?;
-        let home = work.path().join("home");
-        std::fs::create_dir(&home)?;
+        let home = app::scratch_home(work.path())?;
         let programs = &self.installer.programs;
         let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), programs.path.clone())];
         let own = done.env.iter();
@@ -565,7 +564,7 @@ impl Installations {
                 ..ChildIsolation::default()
             },
         };
-        let isolation = app::command_isolation(&self.config, work.path().join("tmp"));
+        let isolation = app::command_isolation(&self.config, work.path())?;
         isolation.prepare(&self.installer.shutdown).await?;
         let spawner = programs.spawner.clone().with_isolation(isolation);
         Ok(verify(&spawner, spec).await?)

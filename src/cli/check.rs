@@ -33,7 +33,7 @@ pub(super) fn run(flags: &Flags, all: bool, sample: bool, json: bool) -> Result<
     }
     if starts_no_agents(&config) {
         config.warnings.push(NO_ROOT_AGENTS.to_owned());
-    } else if config.isolation.run_as.is_none() {
+    } else if config.isolation.run_as.is_none() || geteuid().is_root() {
         let failed = failed_commands(&config)?;
         config.warnings.extend(failed);
     }
@@ -44,7 +44,6 @@ pub(super) fn run(flags: &Flags, all: bool, sample: bool, json: bool) -> Result<
 fn failed_commands(config: &Config) -> Result<Vec<String>, Failure> {
     let runtime = multi_thread_runtime()?;
     let scratch = private_folder("acp-gateway-check-", &std::env::temp_dir())?;
-    std::fs::create_dir(scratch.path().join("home"))?;
     let shutdown = Shutdown::new();
     Ok(runtime.block_on(app::failed_commands(config, &shutdown, scratch.path()))?)
 }

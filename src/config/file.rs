@@ -91,8 +91,8 @@ impl ConfigFile {
     }
 }
 
-/// Reads a file at a usual place. Returns `None` if there is none, and for a place that this process must not search, such as
-/// the home of another user after `sudo`.
+/// Reads a file at a usual place. Returns `None` if there is none, or if this process may not enter its folder, such as the home
+/// of another user after `sudo -u`. A file of another user is an error.
 fn read_unnamed(path: &Path) -> Result<Option<String>, ConfigError> {
     let failed = |source| ConfigError::Read {
         path: path.to_owned(),

@@ -83,6 +83,7 @@ pub fn load_local(flags: &Flags, environment: &Environment) -> Result<Config, Co
     let (file, tree) = merge_layers(flags, environment)?;
     let mut root = Field::new("", tree, environment).section()?;
     let config = read_settings(&mut root, environment, |key| key.local)?;
+    file.check_outside(&config.workspaces.root)?;
     Ok(Config { file, ..config })
 }
 

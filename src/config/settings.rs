@@ -53,7 +53,7 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// Allows agents to run as root if the gateway runs as root.
         allow_root_agents: switch => isolation.allow_root;
         /// The first and the last user id for agents, if the gateway runs as root. Each agent gets its own user.
-        run_as: users => isolation.run_as, default "100000-165535 or 20000-60000 as root, unless allow_root_agents is set", example "\"100000-165535\"";
+        run_as: users => isolation.run_as, default "1900000000-1900065535 or 20000-60000 as root, unless allow_root_agents is set", example "\"100000-165535\"";
     }
     ["webhooks", local: false] {
         /// The hosts to which webhooks may send, such as "hooks.example" or "*.example.org". Without one, webhooks are disabled.

@@ -1,6 +1,8 @@
 //! The access log: one record for each request, when the head of its response is ready, and one value in the metrics. The
 //! fields of the request's span complete the record: the id, the principal and the session.
 
+use std::sync::Arc;
+
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use http::{HeaderMap, Method, Version, header};
@@ -8,10 +10,16 @@ use http_body::Body as _;
 use tokio::time::Instant;
 use tracing::Level;
 
+use super::body_memory::BodyCharge;
 use base::telemetry::metrics;
 
-/// A request whose response is not ready.
+/// The status of a request whose client disconnects before the response, as proxies log it. No response has it.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// A request whose response is not ready. If its client disconnects, the record is written on drop.
 pub(super) struct AccessRecord {
+    charge: Arc<BodyCharge>,
+    is_written: bool,
     method: Method,
     route: Option<MatchedPath>,
     request_bytes: Option<u64>,
@@ -20,8 +28,10 @@ pub(super) struct AccessRecord {
 }
 
 impl AccessRecord {
-    pub(super) fn begin(request: &Request) -> Self {
+    pub(super) fn begin(request: &Request, charge: Arc<BodyCharge>) -> Self {
         Self {
+            charge,
+            is_written: false,
             method: request.method().clone(),
             route: request.extensions().get().cloned(),
             request_bytes: content_length(request.headers()),
@@ -30,20 +40,28 @@ impl AccessRecord {
         }
     }
 
-    /// `is_admitted`: the request has an accepted key and is within its rate. Anyone can send other requests, which must
-    /// not fill the disk.
-    pub(super) fn write(&self, response: &Response, is_admitted: bool) {
-        let status = response.status();
+    pub(super) fn finish(mut self, response: &Response) {
+        self.is_written = true;
         let in_memory = response.body().size_hint().exact();
+        let response_bytes = in_memory.or_else(|| content_length(response.headers()));
+        self.write(response.status().as_u16(), response_bytes);
+    }
+
+    fn write(&self, status: u16, response_bytes: Option<u64>) {
         // The path itself contains ids, and its query can contain a ticket.
         let route = self.route.as_ref().map_or("-", MatchedPath::as_str);
         let seconds = self.began.elapsed().as_secs_f64();
         metrics().http_request_duration(
             method_name(&self.method),
-            status.as_u16(),
+            status,
             route.to_owned(),
             seconds,
         );
+        let what = if self.is_written {
+            "responded"
+        } else {
+            "ended without a response"
+        };
         macro_rules! record {
             ($level:expr) => {
                 tracing::event!(
@@ -51,23 +69,32 @@ impl AccessRecord {
                     $level,
                     method = %self.method,
                     route,
-                    status = status.as_u16(),
+                    status,
                     duration_ms = (seconds * 1e6).round() / 1e3,
                     request_bytes = self.request_bytes,
-                    response_bytes = in_memory.or_else(|| content_length(response.headers())),
+                    response_bytes,
                     protocol = ?self.protocol,
-                    "responded"
+                    "{what}"
                 )
             };
         }
-        if !is_admitted {
+        // Anyone can send a request without an accepted key or beyond its rate, and must not fill the disk.
+        if !self.charge.has_principal() {
             record!(Level::DEBUG);
-        } else if status.is_server_error() {
+        } else if status >= 500 {
             record!(Level::WARN);
-        } else if status.is_client_error() || !self.method.is_safe() {
+        } else if status >= 400 || !self.method.is_safe() {
             record!(Level::INFO);
         } else {
             record!(Level::DEBUG);
+        }
+    }
+}
+
+impl Drop for AccessRecord {
+    fn drop(&mut self) {
+        if !self.is_written {
+            self.write(CLIENT_CLOSED_REQUEST, None);
         }
     }
 }

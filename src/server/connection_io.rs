@@ -147,7 +147,7 @@ impl<S: Unpin> ConnectionIo<S> {
         let stalled = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => {
-                metrics().stream_evictions("stalled", 1);
+                metrics().stream_evictions("connection_stalled", 1);
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
             Poll::Pending => Poll::Pending,

@@ -127,7 +127,6 @@ async fn run_and_finish(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let access = AccessRecord::begin(&request);
     let http1 = request.version() < Version::HTTP_2;
     // Error responses need the CORS headers too. Without them, a page sees a network error instead of the
     // problem.
@@ -150,11 +149,11 @@ async fn run_and_finish(
     // The charge ends with the body, at the latest with the response.
     let charge = Arc::new(BodyCharge::new(context.bodies.clone()));
     request.extensions_mut().insert(Arc::clone(&charge));
+    let access = AccessRecord::begin(&request, charge);
     let method = request.method().clone();
     let uri = request.uri().clone();
     let mut response = next.run(request).await;
-    access.write(&response, charge.has_principal());
-    drop(charge);
+    access.finish(&response);
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR
         || response.extensions().get::<InternalError>().is_some()
     {

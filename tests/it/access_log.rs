@@ -3,8 +3,10 @@
 use reqwest::header::CONTENT_LENGTH;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::gateway::KEY;
+use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Gateway, Setup, chat_turns};
 
 const DEBUG: &str = "telemetry.log_filter = \"debug\"";
@@ -375,4 +377,37 @@ async fn ticket_of_a_query_is_in_no_line() {
     for secret in [ticket, "wrong-secret", "ticket=", KEY] {
         assert!(!log.contains(secret), "{secret}: {log}");
     }
+}
+
+#[tokio::test]
+async fn request_whose_client_disconnects_has_a_record() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let host = gateway.address();
+    let body = json!({ "prompt": "hang" }).to_string();
+    let request = format!(
+        "POST /v1/sessions/{session}/prompts HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\
+         content-type: application/json\r\nprefer: wait=60\r\nx-request-id: gone\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut socket = tokio::net::TcpStream::connect(host)
+        .await
+        .expect("it listens");
+    socket
+        .write_all(request.as_bytes())
+        .await
+        .expect("it is open");
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.started")
+        .await;
+    drop(socket);
+    let record = eventually("the record is written", LONGEST, || async {
+        let records = gateway.records_of("ended without a response");
+        records.first().cloned()
+    })
+    .await;
+    assert_eq!(
+        (&record["request_id"], &record["status"], &record["session"]),
+        (&json!("gone"), &json!(499), &json!(session))
+    );
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json};
 
 use crate::support::gateway::{binary, command};
@@ -396,6 +396,21 @@ async fn archive_that_leaves_its_folder_is_rejected() {
     assert!(
         !Path::new(&gateway.path("data/agents/evil")).exists() && !is_installed(&gateway, "hello")
     );
+}
+
+#[tokio::test]
+async fn root_tests_an_installed_agent_as_another_user() {
+    if !geteuid().is_root() {
+        eprintln!("this test needs root");
+        return;
+    }
+    let gateway = gateway();
+    binary_archive(&gateway.path("hello.tar.gz"), &executable());
+    let file = registry(&gateway, &[binary_entry("1.0.0", "hello.tar.gz", None)]);
+    let own_users = [("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false")];
+    let added = agent(&gateway, &["add", "hello", "--registry", &file], &own_users);
+    assert!(added.ok, "{}", added.text);
+    assert!(is_installed(&gateway, "hello"));
 }
 
 #[tokio::test]

@@ -184,11 +184,11 @@ async fn gateway_of_root_gives_each_agent_its_own_user_by_default() {
     assert!(
         owners
             .iter()
-            .any(|owner| (100_000..=165_535).contains(owner)),
+            .any(|owner| (1_900_000_000..=1_900_065_535).contains(owner)),
         "{owners:?}"
     );
     assert!(
-        gateway.log().contains("\"run_as\":\"100000-165535\""),
+        gateway.log().contains("\"run_as\":\"1900000000-1900065535\""),
         "{}",
         gateway.log()
     );

@@ -86,13 +86,29 @@ struct Assignment {
     assigned: Mutex<HashMap<PathBuf, u32>>,
 }
 
-/// The users of agents without `isolation.run_as`: the usual range of a machine, or one that exists in most user namespaces.
-const DEFAULT_RANGES: [&str; 2] = ["100000-165535", "20000-60000"];
+/// The users of agents without `isolation.run_as`: ids beyond those that systemd assigns to containers, or ids that exist in most
+/// user namespaces.
+const DEFAULT_RANGES: [&str; 2] = ["1900000000-1900065535", "20000-60000"];
 
 /// The range of a gateway that runs as root and can use it.
 pub fn default_users() -> Option<UserRange> {
     let mut ranges = DEFAULT_RANGES.iter().filter_map(|range| range.parse().ok());
-    ranges.find(|range| check(*range).is_ok())
+    ranges.find(|range| check(*range).is_ok() && !is_delegated(*range))
+}
+
+/// Whether a user of this machine can become a user of the range (`subuid(5)`, `subgid(5)`).
+fn is_delegated(range: UserRange) -> bool {
+    let overlaps = |line: &str| {
+        let mut numbers = line.split(':').skip(1).map(str::parse::<u64>);
+        let (Some(Ok(start)), Some(Ok(count))) = (numbers.next(), numbers.next()) else {
+            return false;
+        };
+        start <= u64::from(range.last()) && u64::from(range.first()) < start + count
+    };
+    ["/etc/subuid", "/etc/subgid"].iter().any(|file| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.lines().any(overlaps)
+    })
 }
 
 /// Checks that this process can use the range.

@@ -45,9 +45,12 @@ pub fn migrate(log: &Path, keeps_copy: bool, ids: &Ids) -> Result<Option<Migrati
     if from == VERSION {
         return Ok(None);
     }
+    // The part of a copy that was interrupted takes the room of the next one.
+    let part = with_suffix(log, &format!(".format-{from}.part"));
+    remove_files(&part);
     let copy = if keeps_copy {
         check_room(log)?;
-        Some(copy_before(log, from)?)
+        Some(copy_before(log, &part, from)?)
     } else {
         None
     };
@@ -97,12 +100,10 @@ fn check_room(log: &Path) -> Result<(), OpenError> {
 
 /// Copies the log to `log.sqlite.format-N`. This replaces the copy of an earlier migration, which was interrupted or whose file
 /// an earlier version of the gateway has changed since.
-fn copy_before(log: &Path, from: i32) -> Result<PathBuf, OpenError> {
+fn copy_before(log: &Path, part: &Path, from: i32) -> Result<PathBuf, OpenError> {
     let kept = with_suffix(log, &format!(".format-{from}"));
-    let part = with_suffix(log, &format!(".format-{from}.part"));
-    remove_files(&part);
-    copy(log, &part)?;
-    fs::rename(&part, &kept)?;
+    copy(log, part)?;
+    fs::rename(part, &kept)?;
     sync(folder_of(log))?;
     Ok(kept)
 }

@@ -32,8 +32,8 @@ pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<RestoreReport, Open
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     remove_files(&new);
-    let format = schema::identify(file)?;
     let checked = copy(file, &new)?;
+    let format = schema::identify(&new)?;
     if format < VERSION {
         migrate::apply(&new, format, ids)?;
     }
@@ -59,6 +59,15 @@ fn renew_epoch(new: &Path, log: &Path, ids: &Ids) -> Result<(), OpenError> {
     file.pragma_update(None, "synchronous", "FULL")?;
     let update = "UPDATE meta SET value = ?1 WHERE key = 'epoch'";
     file.execute(update, [epoch.as_str()])?;
+    // After a migration, the changes are in a write-ahead log, which does not get the name of the file. This fails unless all of
+    // them are in the file.
+    let mode: String =
+        file.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
+    if mode != "delete" {
+        return Err(
+            io::Error::other("the write-ahead log could not be moved into the file").into(),
+        );
+    }
     file.close().map_err(|(_, error)| error)?;
     Ok(sync(new)?)
 }

@@ -19,8 +19,8 @@ const APPLICATION_ID: i32 = 0x6163_7067;
 pub(super) const VERSION: i32 = 6;
 /// The oldest format that this version reads: the first one of a released version.
 pub(super) const OLDEST: i32 = 5;
-/// The first version of the gateway that reads [`VERSION`]. The file contains it for earlier versions, which reject the file.
-/// No format may move it.
+/// The first version of the gateway that reads [`VERSION`]. The file contains it for versions that do not read the format. No
+/// format may move it.
 const NEEDED_VERSION: &str = "0.1.0";
 /// The position of a run is its rowid, so that an append changes the end of the table and one entry of one
 /// index.
@@ -219,7 +219,8 @@ pub enum OpenError {
     )]
     TooNew { found: i32, needed: String },
     #[error(
-        "the file has format {found}, and this version writes format {VERSION}: start the gateway, which migrates the file"
+        "the file has format {found}, and this version writes format {VERSION}: stop the gateway of the earlier version if it \
+         runs, and start the gateway, which migrates the file"
     )]
     NotMigrated { found: i32 },
     #[error(

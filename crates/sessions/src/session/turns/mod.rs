@@ -814,9 +814,11 @@ fn count_end(agent: &AgentName, end: &TurnEnd) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Usage {
-        input_tokens: Option<f64>,
-        output_tokens: Option<f64>,
+        input_tokens: Option<u64>,
+        output_tokens: Option<u64>,
     }
+    /// An agent could make the sums useless with a larger number.
+    const MAX_TOKENS: u64 = 1 << 32;
     let outcome = match end {
         Ok(completion) => stop_reason::known(&completion.stop_reason).unwrap_or("other"),
         Err(problem) => problem.code.as_str(),
@@ -835,8 +837,8 @@ fn count_end(agent: &AgentName, end: &TurnEnd) {
         ("input", usage.input_tokens),
         ("output", usage.output_tokens),
     ] {
-        if let Some(tokens) = tokens {
-            metrics().token_usage(agent, kind, tokens);
+        if let Some(tokens) = tokens.filter(|tokens| *tokens <= MAX_TOKENS) {
+            metrics().token_usage(agent, kind, tokens as f64);
         }
     }
 }
