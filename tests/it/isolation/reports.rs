@@ -188,7 +188,9 @@ async fn gateway_of_root_gives_each_agent_its_own_user_by_default() {
         "{owners:?}"
     );
     assert!(
-        gateway.log().contains("\"run_as\":\"1900000000-1900065535\""),
+        gateway
+            .log()
+            .contains("\"run_as\":\"1900000000-1900065535\""),
         "{}",
         gateway.log()
     );
