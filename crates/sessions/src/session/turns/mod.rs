@@ -817,8 +817,6 @@ fn count_end(agent: &AgentName, end: &TurnEnd) {
         input_tokens: Option<u64>,
         output_tokens: Option<u64>,
     }
-    /// An agent could make the sums useless with a larger number.
-    const MAX_TOKENS: u64 = 1 << 32;
     let outcome = match end {
         Ok(completion) => stop_reason::known(&completion.stop_reason).unwrap_or("other"),
         Err(problem) => problem.code.as_str(),
@@ -837,8 +835,9 @@ fn count_end(agent: &AgentName, end: &TurnEnd) {
         ("input", usage.input_tokens),
         ("output", usage.output_tokens),
     ] {
-        if let Some(tokens) = tokens.filter(|tokens| *tokens <= MAX_TOKENS) {
-            metrics().token_usage(agent, kind, tokens as f64);
+        // An agent could make the sums useless with a larger number.
+        if let Some(Ok(tokens)) = tokens.map(u32::try_from) {
+            metrics().token_usage(agent, kind, tokens.into());
         }
     }
 }
