@@ -116,7 +116,11 @@ async fn log_of_each_earlier_format_is_migrated_and_its_copy_is_kept() {
     for format in FORMATS {
         let mut gateway = stopped_with(format);
         let log = gateway.path(LOG);
+        // A copy that was interrupted.
+        let part = log.with_file_name(format!("log.sqlite.format-{format}.part"));
+        std::fs::write(&part, "incomplete").expect("the folder is ours");
         gateway.start();
+        assert!(!part.exists());
         assert!(
             gateway.log().contains("migrated the log"),
             "{}",

@@ -96,18 +96,21 @@ pub fn default_users() -> Option<UserRange> {
     ranges.find(|range| check(*range).is_ok() && !is_delegated(*range))
 }
 
-/// Whether a user of this machine can become a user of the range (`subuid(5)`, `subgid(5)`).
+/// Whether a person of this machine can become a user of the range (`subuid(5)`, `subgid(5)`).
 fn is_delegated(range: UserRange) -> bool {
-    let overlaps = |line: &str| {
+    ["/etc/subuid", "/etc/subgid"].iter().any(|file| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        delegates(&text, range)
+    })
+}
+
+fn delegates(text: &str, range: UserRange) -> bool {
+    text.lines().any(|line| {
         let mut numbers = line.split(':').skip(1).map(str::parse::<u64>);
         let (Some(Ok(start)), Some(Ok(count))) = (numbers.next(), numbers.next()) else {
             return false;
         };
         start <= u64::from(range.last()) && u64::from(range.first()) < start + count
-    };
-    ["/etc/subuid", "/etc/subgid"].iter().any(|file| {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        text.lines().any(overlaps)
     })
 }
 
@@ -410,6 +413,20 @@ mod tests {
             is_mapped("10 0 5\n0 20 10\n", range("1-14")),
             "two adjacent lines"
         );
+    }
+
+    #[test]
+    fn range_of_subordinate_ids_is_found() {
+        let delegated = "# people\nada:100000:65536\n\nbroken:x:1\n";
+        for (text, expected) in [
+            ("100000-165535", true),
+            ("165535-165600", true),
+            ("165536-165600", false),
+            ("99000-99999", false),
+            ("1900000000-1900065535", false),
+        ] {
+            assert_eq!(delegates(delegated, range(text)), expected, "{text}");
+        }
     }
 
     struct Folders(tempfile::TempDir);

@@ -91,7 +91,10 @@ fn check_room(log: &Path) -> Result<(), OpenError> {
     let page_bytes: i64 = source.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let needed = from_sql(pages) * from_sql(page_bytes) + MARGIN_BYTES;
     let disk = rustix::fs::statvfs(folder_of(log)).map_err(io::Error::from)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    require_room(needed, disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+fn require_room(needed: u64, free: u64) -> Result<(), OpenError> {
     if free < needed {
         return Err(OpenError::NoRoom { needed, free });
     }
@@ -106,4 +109,16 @@ fn copy_before(log: &Path, part: &Path, from: i32) -> Result<PathBuf, OpenError>
     fs::rename(part, &kept)?;
     sync(folder_of(log))?;
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_room_is_named_in_bytes() {
+        require_room(100, 100).unwrap();
+        let error = require_room(100, 40).unwrap_err().to_string();
+        assert!(error.contains("free 60 bytes more"), "{error}");
+    }
 }
