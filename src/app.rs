@@ -212,7 +212,7 @@ pub async fn start(
         bound.map_err(|source| StartError::MetricsListener { address, source })
     });
     let metrics_listener = metrics_listener.transpose()?;
-    let ids = Ids::system().with_limits(config.limits.clock.clone());
+    let ids = Ids::system_with(config.limits.clock.clone());
     let limits = Arc::new(config.limits.clone());
     let log_limits = Arc::new(limits.log.clone());
     let agents_limits = Arc::new(limits.agents.clone());

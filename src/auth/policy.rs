@@ -184,7 +184,7 @@ impl Policy {
         let open = open.ok_or(AdmissionError::InvalidTicket)?;
         let holder = self
             .keys
-            .verified_by_id(&open.verified.key)
+            .verified_by_id(&open.key)
             .ok_or(AdmissionError::InvalidTicket)?;
         Ok(Credential::new(&self.keys, holder, Some(open)))
     }

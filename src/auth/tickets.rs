@@ -219,7 +219,7 @@ impl Tickets {
         Some(TicketGuard {
             tickets: self.clone(),
             hash,
-            verified: ticket.holder.clone(),
+            key: ticket.holder.key.clone(),
         })
     }
 
@@ -304,7 +304,7 @@ fn removed(hash: &KeyHash) -> RecordState {
 pub struct TicketGuard {
     tickets: Tickets,
     hash: KeyHash,
-    pub(super) verified: Verified,
+    pub(super) key: KeyId,
 }
 
 impl Drop for TicketGuard {

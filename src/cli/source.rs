@@ -74,7 +74,7 @@ pub(super) fn open_keys(gateway: &Config) -> Result<(Keys, Option<DataLock>), Fa
 
 fn open_layout(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
     let lock = lock::acquire_unless_running(&gateway.data)?;
-    let ids = Ids::system().with_limits(gateway.limits.clock.clone());
+    let ids = Ids::system_with(gateway.limits.clock.clone());
     let store = app::open_store(&gateway.data, &gateway.limits.log, &ids)?;
     let principals = PrincipalLimits::new(&gateway.limits.per_key);
     let keys = Keys::open(store, ids, &gateway.limits.auth, principals, None)?;

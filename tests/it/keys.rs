@@ -40,10 +40,13 @@ impl House {
     fn new() -> Self {
         let clock = Arc::new(HandClock(AtomicI64::new(1_795_299_303_123)));
         // The steps of the clock are accepted at once.
-        let ids = Ids::new(clock.clone()).with_limits(ClockLimits {
-            clock_settle_timeout: Duration::ZERO,
-            ..ClockLimits::default()
-        });
+        let ids = Ids::with_limits(
+            clock.clone(),
+            ClockLimits {
+                clock_settle_timeout: Duration::ZERO,
+                ..ClockLimits::default()
+            },
+        );
         Self {
             store: Arc::new(MemoryStore::new(ids.clone())),
             clock,

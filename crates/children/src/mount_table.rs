@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "/proc/self/mountinfo";
+/// A file in `/proc` has no size, and a reader that begins with a small buffer needs ten calls.
+const TYPICAL_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Mount {
@@ -65,7 +67,7 @@ impl MountTable {
 
     /// Reads the current state of an open table, also after `/proc` has changed.
     pub(super) fn read_from(mut file: &File) -> io::Result<Self> {
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(TYPICAL_BYTES);
         file.rewind()?;
         file.read_to_end(&mut text)?;
         Ok(Self::parse(&text))

@@ -119,37 +119,40 @@ macro_rules! clock_limits {
 }
 clock_limits!(crate::declare_limits);
 
-/// The source of new ids, keys and epochs.
+/// The source of new ids, keys and epochs. One pointer, because each stream has one.
 #[derive(Debug, Clone)]
-pub struct Ids {
+pub struct Ids(Arc<IdSource>);
+
+#[derive(Debug)]
+struct IdSource {
     clock: Arc<dyn Clock>,
     limits: ClockLimits,
 }
 
 impl Ids {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            limits: ClockLimits::default(),
-        }
+        Self::with_limits(clock, ClockLimits::default())
     }
 
-    #[must_use]
-    pub fn with_limits(self, limits: ClockLimits) -> Self {
-        Self { limits, ..self }
+    pub fn with_limits(clock: Arc<dyn Clock>, limits: ClockLimits) -> Self {
+        Self(Arc::new(IdSource { clock, limits }))
     }
 
     pub fn system() -> Self {
-        Self::new(Arc::new(SystemClock))
+        Self::system_with(ClockLimits::default())
+    }
+
+    pub fn system_with(limits: ClockLimits) -> Self {
+        Self::with_limits(Arc::new(SystemClock), limits)
     }
 
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.0.clock.now()
     }
 
     /// A monotonic time, for comparison with [`now`](Self::now).
     pub fn monotonic(&self) -> Instant {
-        self.clock.monotonic()
+        self.0.clock.monotonic()
     }
 
     pub fn session(&self) -> SessionId {
@@ -228,8 +231,8 @@ impl Expiry {
     pub fn new(ids: Ids, last: Option<Timestamp>) -> Self {
         let wall = ids.now().as_millis();
         let at = ids.monotonic();
-        let jump_threshold = ids.limits.clock_jump_threshold;
-        let settle_time = ids.limits.clock_settle_timeout;
+        let jump_threshold = ids.0.limits.clock_jump_threshold;
+        let settle_time = ids.0.limits.clock_settle_timeout;
         let mut seen = ClockState {
             last_wall: wall,
             last_monotonic: at,

@@ -38,7 +38,7 @@ impl Aging {
 
     fn begun(days: i64, limits: Limits, clock_limits: ClockLimits) -> Self {
         let clock = Arc::new(Hands(AtomicI64::new(days * 24 * 3600 * 1000)));
-        let ids = Ids::new(clock.clone()).with_limits(clock_limits);
+        let ids = Ids::with_limits(clock.clone(), clock_limits);
         let folder = tempfile::tempdir().expect("could not create a directory");
         let store = SqliteStore::open(&folder.path().join("log"), ids.clone(), &limits)
             .expect("could not open the store");

@@ -370,7 +370,10 @@ impl Binding {
         journal.fold_with(|fold| fold.attached(result));
         let origin = self.calls.origin();
         let mut claim = self.calls.take_claim();
-        if journal.appended() == 0 {
+        // Both events of a new session are one commit, for which its client waits. The output of a channel is a group already.
+        let is_new = journal.appended() == 0;
+        let _group = (is_new && channel.is_none()).then(|| journal.begin_group());
+        if is_new {
             journal.append_created(origin, claim.take().as_ref());
         }
         journal.update(|record| record.inherits_history |= imports);
