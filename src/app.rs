@@ -1,26 +1,27 @@
 //! The composition root: builds every module from `Config`, from the store to the router.
 
+mod agent_telemetry;
 mod catalogue;
 mod isolation;
 mod local;
 mod members;
 mod metrics;
+mod otlp;
 mod reload;
 
 use isolation::host_isolation;
 pub use isolation::{command_isolation, failed_commands, scratch_home};
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::auth::{CreateKeyError, KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
-use crate::config::{Config, DataDir};
+use crate::config::{self, Config, DataDir};
 use crate::registry::Listing;
-use crate::server::{BoundListeners, ConnectionUse};
+use crate::server::{BindError, BoundListeners, ConnectionUse};
 use crate::stream::StreamWorkers;
 use crate::{server, surface};
 use agents::agent::{CurrentCatalogue, IdleFolders, Launcher, RemoteConnector};
@@ -39,8 +40,10 @@ use sessions::webhooks::WebhookOptions;
 use wire::fleet::Fleet;
 use workspace::Workspaces;
 
+use agent_telemetry::Receiver;
 use members::Publisher;
 use metrics::Figures;
+use otlp::Collector;
 pub use reload::Reloader;
 
 /// How long a start waits for the supervisors of an earlier gateway process to end.
@@ -84,11 +87,10 @@ pub enum StartError {
     SupervisorLock(#[source] std::io::Error),
     #[error("could not use the listener")]
     Listener(#[source] std::io::Error),
-    #[error("could not bind {address}, which telemetry.metrics_listen sets")]
-    MetricsListener {
-        address: SocketAddr,
-        source: std::io::Error,
-    },
+    #[error("could not use the collector of telemetry.otlp_endpoint")]
+    Collector(#[source] outgoing::TlsError),
+    #[error("could not open the receiver for telemetry of agents")]
+    TelemetryReceiver(#[source] BindError),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +99,8 @@ pub struct LogFailure(String);
 
 pub struct Gateway {
     keys: Keys,
+    sessions: SessionDirectory,
+    store: Arc<SqliteStore>,
     shutdown: Shutdown,
     /// The longest time for the end of all turns and agents at a stop.
     drain_timeout: Duration,
@@ -207,11 +211,7 @@ pub async fn start(
     supervisors: Option<SupervisorLock>,
     shutdown: Shutdown,
 ) -> Result<Gateway, StartError> {
-    let metrics_listener = config.metrics_listen.map(|address| {
-        let bound = metrics::bind(address);
-        bound.map_err(|source| StartError::MetricsListener { address, source })
-    });
-    let metrics_listener = metrics_listener.transpose()?;
+    let collector = Collector::new(&config).map_err(StartError::Collector)?;
     let ids = Ids::system_with(config.limits.clock.clone());
     let limits = Arc::new(config.limits.clone());
     let log_limits = Arc::new(limits.log.clone());
@@ -241,7 +241,7 @@ pub async fn start(
     shutdown.spawn(keys.clone().run(shutdown.clone()));
     let tickets = Tickets::open(store.clone(), ids.clone(), &limits.auth, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
-    let (log, audit, fatal) = start_log(store, &ids, &log_limits, &shutdown).await?;
+    let (log, audit, fatal) = start_log(store.clone(), &ids, &log_limits, &shutdown).await?;
 
     let configured = catalogue::build(&config)?;
     let fleet = Fleet::new(limits.agents.member_return_timeout, shutdown.clone());
@@ -258,7 +258,13 @@ pub async fn start(
     )
     .with_isolation(isolation.clone());
     spawner.open_files = open_files;
-    spawner.held = held_by_supervisors(&listeners, supervisors)?.into();
+    let receiver = Receiver::bind(&config, collector.as_ref(), &ids);
+    let receiver = receiver.map_err(StartError::TelemetryReceiver)?;
+    let mut held = held_by_supervisors(&listeners, supervisors)?;
+    if let Some(receiver) = &receiver {
+        held.extend(receiver.copies().map_err(StartError::Listener)?);
+    }
+    spawner.held = held.into();
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces
         .map_err(StartError::Workspaces)?
@@ -272,6 +278,7 @@ pub async fn start(
         audit.clone(),
         version,
         idle_folders.map_err(StartError::Workspaces)?,
+        receiver.as_ref().map(|receiver| receiver.sources.clone()),
     );
     let remote = RemoteConnector {
         fleet: fleet.clone(),
@@ -350,6 +357,7 @@ pub async fn start(
         keys: keys.clone(),
     };
     publisher.start(&log, &audit, &shutdown);
+    let (reported, configuration) = watch::channel(config::report(&config));
     let reloader = Reloader {
         publisher,
         pool: pool.clone(),
@@ -357,6 +365,7 @@ pub async fn start(
         audit: audit.clone(),
         shutdown: shutdown.clone(),
         config,
+        reported,
     };
     let figures = Arc::new(Figures {
         pool: pool.clone(),
@@ -368,7 +377,7 @@ pub async fn start(
     figures.register();
     let config = &reloader.config;
     let router = surface::router(surface::AppState::new(surface::AppParts {
-        sessions,
+        sessions: sessions.clone(),
         registry: Listing::new(config.registry_source.as_deref(), config.proxies.clone()),
         catalogue,
         policy,
@@ -378,6 +387,8 @@ pub async fn start(
         ids,
         audit: audit.clone(),
         limits: Arc::clone(&limits),
+        configuration,
+        data: config.data.path().to_owned(),
         principal_limits,
         shutdown: shutdown.clone(),
     }));
@@ -395,8 +406,11 @@ pub async fn start(
         connection_use: connection_use.clone(),
         shutdown: shutdown.clone(),
     };
-    if let Some(listener) = metrics_listener {
-        metrics::serve(listener, &acceptor).map_err(StartError::Listener)?;
+    if let Some(receiver) = receiver {
+        receiver.serve(&acceptor).map_err(StartError::Listener)?;
+    }
+    if let Some(collector) = &collector {
+        collector.start_export(&shutdown);
     }
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     // The isolation and idle processes follow the listener, so that they do not delay the first requests.
@@ -409,6 +423,8 @@ pub async fn start(
     });
     Ok(Gateway {
         keys,
+        sessions,
+        store,
         shutdown,
         drain_timeout,
         log,

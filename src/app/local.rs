@@ -1,15 +1,17 @@
 //! The use of the gateway by commands on this machine: the control socket, and the end of a gateway that nobody uses.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::Gateway;
-use crate::control::{BoundSocket, ControlClients, ControlServer, FolderRules};
+use crate::control::{BoundSocket, ControlClients, ControlServer, FolderRules, Import};
 use crate::server::ConnectionUse;
 use agents::pool::Pool;
 use base::shutdown::Shutdown;
+use base::telemetry::ErrorChain;
 use base::types::Ids;
 
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,6 +37,7 @@ impl Gateway {
         let socket = BoundSocket::bind(&config.data.private(), &Ids::system())?;
         let server = ControlServer {
             keys: self.keys.clone(),
+            import: self.import(),
             rules: FolderRules::new(roots.cloned(), config.data.path(), home),
             url,
             exits_when_idle: exit_when_idle.is_some(),
@@ -42,6 +45,33 @@ impl Gateway {
             shutdown: shutdown.clone(),
         };
         server.start(socket)
+    }
+
+    fn import(&self) -> Import {
+        let sessions = self.sessions.clone();
+        let store = Arc::clone(&self.store);
+        let private = self.reloader.config.data.private();
+        let shutdown = self.shutdown.clone();
+        Arc::new(move |file, owner| {
+            let sessions = sessions.clone();
+            let store = Arc::clone(&store);
+            let path = private.join(&file);
+            let is_name = path.file_name() == Some(file.as_ref());
+            let import = async move {
+                if !is_name {
+                    return Err("the file is not in the private folder".to_owned());
+                }
+                let imported = sessions.import(store, path, owner).await;
+                let imported = imported.map_err(|error| ErrorChain(&error).to_string())?;
+                serde_json::to_value(imported).map_err(|error| error.to_string())
+            };
+            // The import continues if its command is stopped.
+            let running = shutdown.spawn_isolated(import);
+            Box::pin(async move {
+                let imported = running.await;
+                imported.unwrap_or_else(|lost| Err(lost.to_string()))
+            })
+        })
     }
 }
 

@@ -1,13 +1,9 @@
-//! The metrics that a scrape reads from the state of the gateway, and their listener.
+//! The metrics that a scrape reads from the state of the gateway.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Weak};
 
 use strum::VariantArray as _;
 
-use crate::server::{self, Acceptor, BoundListeners, ConnectionUse};
-use crate::surface;
 use agents::pool::Pool;
 use base::telemetry::metrics;
 use events::api::ProcessState;
@@ -48,6 +44,10 @@ impl Figures {
                     observe(&agent, counts.waiting);
                 }
             });
+        });
+        let of = figures();
+        metrics.sessions_stored(move |observe| {
+            with(&of, |figures| observe(figures.log.session_count() as u64));
         });
         let of = figures();
         metrics.log_size(move |observe| with(&of, |figures| observe(figures.log.stored_bytes())));
@@ -92,23 +92,4 @@ fn with(figures: &Weak<Figures>, read: impl FnOnce(&Figures)) {
     if let Some(figures) = figures.upgrade() {
         read(&figures);
     }
-}
-
-pub(super) fn bind(address: SocketAddr) -> io::Result<BoundListeners> {
-    TcpListener::bind(address).map(BoundListeners::only)
-}
-
-/// Serves the metrics on a listener of their own.
-pub(super) fn serve(listeners: BoundListeners, acceptor: &Acceptor) -> io::Result<()> {
-    let address = listeners.local_addr()?;
-    let listeners = listeners.register()?;
-    let acceptor = Acceptor {
-        connection_use: ConnectionUse::default(),
-        ..acceptor.clone()
-    };
-    let shutdown = acceptor.shutdown.clone();
-    let router = surface::local_metrics(shutdown.clone());
-    shutdown.spawn_critical(server::serve(listeners, router, acceptor));
-    tracing::info!(%address, "metrics are at /metrics of this address");
-    Ok(())
 }

@@ -11,14 +11,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::catalogue;
 use super::members::Publisher;
 use crate::auth::{KeyHash, Keys};
-use crate::config::Config;
+use crate::config::{self, Config};
 use agents::agent::Catalogue;
 use agents::pool::Pool;
 use base::shutdown::Shutdown;
 use base::types::AgentName;
+use events::api::ConfigurationValue;
 use events::event::ActorKind;
 use log::audit::Audit;
 
@@ -34,6 +37,8 @@ pub struct Reloader {
     pub(super) audit: Audit,
     pub(super) shutdown: Shutdown,
     pub(super) config: Config,
+    /// The values of `config` for readers of the gateway's state.
+    pub(super) reported: watch::Sender<Vec<ConfigurationValue>>,
 }
 
 impl Reloader {
@@ -107,6 +112,7 @@ impl Reloader {
         }
         let limits = self.keys.limits().set_defaults(&config.limits.per_key);
         let mcp = self.config.mcp != config.mcp;
+        self.reported.send_replace(config::report(&config));
         self.config = config;
         tracing::info!(
             added = listed(&after - &before),

@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq;
 use base::types::{
     AgentName, GrantedFolders, Ids, KeyLimits, Principal, Scope, Scopes, Tenant, Timestamp,
 };
+use events::api::KeyKind;
 use events::event::AuditedKey;
 use wire::fleet::MemberNames;
 
@@ -76,19 +77,6 @@ impl KeyId {
     }
 }
 
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, strum::Display, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum KeyKind {
-    /// Created for a printed link, by a start or by the command `link`. It expires after a period without use.
-    Link,
-    Named,
-    /// Set by the operator in the configuration. It is never stored.
-    Admin,
-}
-
 /// A key without its text. The JSON form is the record in `Table::Key`, stored under the hash of the key.
 ///
 /// Keys with the same name belong to the same principal, so an operator can replace a key and keep its
@@ -140,15 +128,10 @@ impl Key {
     }
 
     pub(super) fn audited(&self) -> AuditedKey {
-        let kind = match self.kind {
-            KeyKind::Link => "link",
-            KeyKind::Named => "named",
-            KeyKind::Admin => "admin",
-        };
         AuditedKey {
             id: self.id.to_string(),
             name: self.name.to_string(),
-            kind: kind.to_owned(),
+            kind: self.kind.to_string(),
             scopes: self.scopes,
         }
     }

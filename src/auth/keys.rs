@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 
-use super::key::{Key, KeyHash, KeyId, KeyKind, KeyText};
+use super::key::{Key, KeyHash, KeyId, KeyText};
 
 use crate::auth::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
@@ -25,6 +25,7 @@ use base::types::{
     AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, Principal,
     PrincipalKey, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
+use events::api::{KeyInfo, KeyKind};
 use events::event::{
     ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated,
 };
@@ -307,6 +308,53 @@ impl Keys {
         keys
     }
 
+    /// Describes a key without its text.
+    pub fn info(&self, key: &Key) -> KeyInfo {
+        let folders = key.folders.iter();
+        KeyInfo {
+            key_id: key.id.to_string(),
+            name: key.name.to_string(),
+            kind: key.kind,
+            tenant: key.tenant.as_str().to_owned(),
+            scopes: key.scopes.iter().collect(),
+            member_names: key.member_names.clone(),
+            folders: folders.map(|folder| folder.display().to_string()).collect(),
+            limits: key.limits,
+            created_at: Some(key.created_at),
+            expires_at: self.expires_at(key.kind, key.last_used_at.unwrap_or(key.created_at)),
+            last_used_at: key.last_used_at,
+        }
+    }
+
+    /// All keys, also that of the configuration.
+    pub fn infos(&self) -> Vec<KeyInfo> {
+        let admin = self.admin_hash().map(|admin| {
+            let Verified { principal, key, .. } = verified_admin(&admin);
+            KeyInfo {
+                key_id: key.to_string(),
+                name: principal.id.to_string(),
+                kind: KeyKind::Admin,
+                tenant: principal.tenant.as_str().to_owned(),
+                scopes: principal.scopes.iter().collect(),
+                member_names: Vec::new(),
+                folders: Vec::new(),
+                limits: KeyLimits::default(),
+                created_at: None,
+                expires_at: None,
+                last_used_at: None,
+            }
+        });
+        let stored = self.list();
+        let stored = stored.iter().map(|key| self.info(key));
+        admin.into_iter().chain(stored).collect()
+    }
+
+    /// When a key ends that is not used again. `None` if it does not expire.
+    fn expires_at(&self, kind: KeyKind, last_use: Timestamp) -> Option<Timestamp> {
+        let end = last_use.after(self.0.limits.link_key_idle_timeout);
+        (kind == KeyKind::Link).then_some(end)
+    }
+
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
         let by = revoked_by(ActorKind::CommandLine);
         let revoked = self.remove_where(|entry| entry.key.is_named(id_or_name), &by)?;
@@ -515,8 +563,9 @@ impl Keys {
     }
 
     fn is_valid_at(&self, entry: &Entry, now: Timestamp) -> bool {
-        let since = entry.last_used().unwrap_or(entry.key.created_at);
-        entry.key.kind != KeyKind::Link || now < since.after(self.0.limits.link_key_idle_timeout)
+        let last_use = entry.last_used().unwrap_or(entry.key.created_at);
+        let end = self.expires_at(entry.key.kind, last_use);
+        end.is_none_or(|end| now < end)
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, HashMap<KeyHash, Entry>> {

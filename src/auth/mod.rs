@@ -13,7 +13,7 @@ mod network;
 mod policy;
 mod tickets;
 
-pub use key::{Key, KeyHash, KeyId, KeyKind, KeyText};
+pub use key::{Key, KeyHash, KeyId, KeyText};
 pub use keys::{
     CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RevokeError,
     UpdateKeyError, Verified, is_local_editor,

@@ -18,9 +18,11 @@ use base::types::Ids;
 use log::store::{self, CheckReport};
 use sessions::session::relocate_folders;
 
-const STDIO: &str = "-";
+pub(super) const STDIO: &str = "-";
 const BACKUP_PART: &str = "backup";
 const RESTORE_PART: &str = "restore";
+pub(super) const EXPORT_PART: &str = "export";
+pub(super) const IMPORT_PART: &str = "import";
 const MAX_LISTED_FOLDERS: usize = 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +123,7 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     report_missing(&relocate_folders(&*store, &root)?)
 }
 
-fn report_missing(missing: &BTreeSet<PathBuf>) -> Result<(), Failure> {
+pub(super) fn report_missing(missing: &BTreeSet<PathBuf>) -> Result<(), Failure> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -143,23 +145,23 @@ fn copy(log: &Path, part: &Path) -> Result<CheckReport, BackupError> {
     written.map_err(|error| BackupError::Write(part.to_owned(), error.into()))
 }
 
-fn part_name(name: &str) -> String {
+pub(super) fn part_name(name: &str) -> String {
     format!(".{name}.{}.part", std::process::id())
 }
 
 pub(super) fn remove_stale_parts(data: &DataDir) {
-    for name in [BACKUP_PART, RESTORE_PART] {
+    for name in [BACKUP_PART, RESTORE_PART, EXPORT_PART, IMPORT_PART] {
         remove_stale_parts_in(&data.private(), name);
     }
 }
 
 /// Removes the temporary files with this name whose processes have ended. A failure to remove one is
 /// harmless.
-fn remove_stale_parts_in(folder: &Path, name: &str) {
+pub(super) fn remove_stale_parts_in(folder: &Path, name: &str) {
     let left = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in left.filter(|entry| is_stale_part(&entry.file_name().to_string_lossy(), name)) {
         if let Err(error) = fs::remove_file(entry.path()) {
-            tracing::warn!(%error, file = %entry.path().display(), "could not remove a temporary file of an interrupted backup or restore");
+            tracing::warn!(%error, file = %entry.path().display(), "could not remove a temporary file of an interrupted command");
         }
     }
 }
@@ -181,14 +183,14 @@ fn is_stale_part(file: &str, name: &str) -> bool {
             .is_some_and(gone)
 }
 
-fn parent_dir(file: &Path) -> &Path {
+pub(super) fn parent_dir(file: &Path) -> &Path {
     file.parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
 }
 
 /// Renames the temporary file to its final name; fails if a file with that name exists.
-fn rename_no_replace(part: &Path, file: &Path) -> io::Result<()> {
+pub(super) fn rename_no_replace(part: &Path, file: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, part, CWD, file, RenameFlags::NOREPLACE) {
         // The file system does not support NOREPLACE. The caller has already checked that the name is free.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(part, file),

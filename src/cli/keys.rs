@@ -4,7 +4,6 @@
 //! records, the store supports a second writer, and the gateway reloads the keys every second.
 
 use std::fmt::{self, Display, Formatter};
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -12,12 +11,12 @@ use serde::Serialize;
 use super::output::Failure;
 use super::source::{self, local_config};
 use super::{link, output};
-use crate::auth::{Key, KeyChange, KeyId, KeyKind, NewKey};
+use crate::auth::{Key, KeyChange, Keys, NewKey};
 use crate::config::Flags;
 use base::types::{
-    AgentName, AgentNameError, KeyLimits, LimitChange, PrincipalLimit, Scope, Scopes, Tenant,
-    Timestamp,
+    AgentName, AgentNameError, LimitChange, PrincipalLimit, Scope, Tenant, Timestamp,
 };
+use events::api::KeyInfo;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
@@ -178,7 +177,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags, json: bool) -> Result<(),
                 Some(url) => PrintedSecret::Link(link::link(&url, &text)),
                 None => PrintedSecret::Key(text.expose().to_owned()),
             };
-            let key = ShownKey::from(key);
+            let key = keys.info(&key);
             output::write_result(&CreatedKey { key, secret }, json)
         }
         KeyCommand::Update {
@@ -199,15 +198,15 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags, json: bool) -> Result<(),
                 return Err("nothing to change: set --scopes, --member-names or a limit".into());
             }
             let updated = keys.update(key, &change)?;
-            output::write_result(&ChangedKeys::new("updated", updated), json)
+            output::write_result(&ChangedKeys::new("updated", &keys, &updated), json)
         }
         KeyCommand::List => {
-            let keys = keys.list().into_iter().map(ShownKey::from).collect();
+            let keys = keys.list().iter().map(|key| keys.info(key)).collect();
             output::write_result(&KeyTable { keys }, json)
         }
         KeyCommand::Revoke { key } => {
             let revoked = keys.revoke(key)?;
-            output::write_result(&ChangedKeys::new("revoked", revoked), json)
+            output::write_result(&ChangedKeys::new("revoked", &keys, &revoked), json)
         }
     }
 }
@@ -223,35 +222,6 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
     found.ok_or_else(|| format!("expected one of {}", scope_names()))
 }
 
-/// A key without its secret.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ShownKey {
-    id: KeyId,
-    name: Arc<str>,
-    kind: KeyKind,
-    scopes: Scopes,
-    member_names: Vec<AgentName>,
-    limits: KeyLimits,
-    created_at: Timestamp,
-    last_used_at: Option<Timestamp>,
-}
-
-impl From<Key> for ShownKey {
-    fn from(key: Key) -> Self {
-        Self {
-            id: key.id,
-            name: key.name,
-            kind: key.kind,
-            scopes: key.scopes,
-            member_names: key.member_names,
-            limits: key.limits,
-            created_at: key.created_at,
-            last_used_at: key.last_used_at,
-        }
-    }
-}
-
 #[derive(Serialize, derive_more::Display)]
 #[serde(rename_all = "camelCase")]
 enum PrintedSecret {
@@ -264,7 +234,7 @@ enum PrintedSecret {
 #[display("{secret}\n")]
 struct CreatedKey {
     #[serde(flatten)]
-    key: ShownKey,
+    key: KeyInfo,
     #[serde(flatten)]
     secret: PrintedSecret,
 }
@@ -274,20 +244,20 @@ struct CreatedKey {
 struct ChangedKeys {
     #[serde(skip)]
     change: &'static str,
-    keys: Vec<ShownKey>,
+    keys: Vec<KeyInfo>,
 }
 
 impl ChangedKeys {
-    fn new(change: &'static str, keys: Vec<Key>) -> Self {
-        let keys = keys.into_iter().map(ShownKey::from).collect();
+    fn new(change: &'static str, keys: &Keys, changed: &[Key]) -> Self {
+        let keys = changed.iter().map(|key| keys.info(key)).collect();
         Self { change, keys }
     }
 }
 
 impl Display for ChangedKeys {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for ShownKey { id, name, .. } in &self.keys {
-            writeln!(f, "{} {id} ({name})", self.change)?;
+        for KeyInfo { key_id, name, .. } in &self.keys {
+            writeln!(f, "{} {key_id} ({name})", self.change)?;
         }
         Ok(())
     }
@@ -296,7 +266,7 @@ impl Display for ChangedKeys {
 /// The result of `list`: a table.
 #[derive(Serialize)]
 struct KeyTable {
-    keys: Vec<ShownKey>,
+    keys: Vec<KeyInfo>,
 }
 
 impl Display for KeyTable {
@@ -304,16 +274,18 @@ impl Display for KeyTable {
         let head = "ID,NAME,KIND,SCOPES,LIMITS,CREATED,LAST USED";
         let mut rows: Vec<Vec<String>> = vec![head.split(',').map(str::to_owned).collect()];
         rows.extend(self.keys.iter().map(|key| {
-            let scopes: Vec<_> = key.scopes.iter().map(Scope::name).collect();
-            let last_used = key.last_used_at.map(|time| time.to_string());
+            let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.name()).collect();
+            let time = |time: Option<Timestamp>| {
+                time.map_or_else(|| "never".to_owned(), |time| time.to_string())
+            };
             vec![
-                key.id.to_string(),
-                key.name.to_string(),
+                key.key_id.clone(),
+                key.name.clone(),
                 key.kind.to_string(),
                 scopes.join(","),
                 format_limits(key),
-                key.created_at.to_string(),
-                last_used.unwrap_or_else(|| "never".to_owned()),
+                time(key.created_at),
+                time(key.last_used_at),
             ]
         }));
         let mut widths = vec![0; rows[0].len()];
@@ -333,7 +305,7 @@ impl Display for KeyTable {
     }
 }
 
-fn format_limits(key: &ShownKey) -> String {
+fn format_limits(key: &KeyInfo) -> String {
     let names: Vec<_> = key.member_names.iter().map(AgentName::as_str).collect();
     let names = (!names.is_empty()).then(|| format!("member-names={}", names.join("+")));
     let limits = key.limits.iter();

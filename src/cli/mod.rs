@@ -25,6 +25,7 @@ mod progress;
 mod serve;
 mod source;
 mod startup;
+mod transfer;
 mod translate;
 
 use std::ffi::OsString;
@@ -103,6 +104,10 @@ enum Command {
         /// The backup file, or - for stdin
         file: PathBuf,
     },
+    /// Write one session to a new file, for its import at another gateway, also while the gateway runs
+    Export(transfer::ExportArgs),
+    /// Import a session from the file of an export into the running gateway, with a new id
+    Import(transfer::ImportArgs),
     /// Run the built-in ACP agent on stdin and stdout
     DemoAgent {
         #[command(subcommand)]
@@ -173,6 +178,8 @@ pub fn main() -> ExitCode {
         Command::Translate(args) => return exit_code(translate::run(&args)),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
+        Command::Export(args) => transfer::export(&args, &line.flags),
+        Command::Import(args) => transfer::import(&args, &line.flags),
         Command::Healthcheck => check::healthcheck(&line.flags),
         Command::Openapi => {
             let document = surface::rest::document_json();

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use http::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING,
-    UPGRADE,
-};
-use http::{HeaderName, HeaderValue, Uri};
+use http::Uri;
+use http::header::AUTHORIZATION;
 use serde::Serialize;
 use strum::VariantArray;
 
@@ -25,7 +22,7 @@ use base::types::{AgentDialect, AgentName, Isolation, ToolProvider};
 use outgoing::{is_loopback_url, url_port};
 use wire::acp::known_agents::{DEMO_NAME, KNOWN, privileged_modes};
 use wire::acp::method_list::route_of;
-use wire::acp::{DeniedModes, KnownAgent};
+use wire::acp::{DeniedModes, KnownAgent, tool_kind};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
@@ -114,9 +111,7 @@ pub(super) fn read_remote(section: &mut Section, url: &Field) -> Result<Remote, 
     let token = section.take("token").map(read_token).transpose()?;
     let headers = section
         .take("headers")
-        .map_or(Ok(BTreeMap::new()), |field| {
-            secret::read_all(field, is_header)
-        })?;
+        .map_or(Ok(BTreeMap::new()), secret::read_headers)?;
     if token.is_some()
         && headers
             .keys()
@@ -125,14 +120,6 @@ pub(super) fn read_remote(section: &mut Section, url: &Field) -> Result<Remote, 
         return Err(
             section.invalid("has both token and the header Authorization; remove one of them")
         );
-    }
-    if let Some((name, _)) = headers
-        .iter()
-        .find(|(_, value)| HeaderValue::try_from(value.expose()).is_err())
-    {
-        return Err(section.invalid(format!(
-            "the value of the header {name} has invalid characters"
-        )));
     }
     let Some(folders) = section.take("remote_folders") else {
         return Err(section.invalid(
@@ -202,24 +189,6 @@ fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
     }
 }
 
-/// Headers that the operator may set. The transport sets the others itself.
-fn is_header(name: &str) -> bool {
-    let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-        return false;
-    };
-    let own = [
-        ACCEPT,
-        CONNECTION,
-        CONTENT_LENGTH,
-        CONTENT_TYPE,
-        HOST,
-        TRANSFER_ENCODING,
-        UPGRADE,
-    ];
-    let starts = ["sec-websocket-", "acp-", "last-event-id", "proxy-"];
-    !own.contains(&name) && !starts.iter().any(|start| name.as_str().starts_with(start))
-}
-
 /// The values for `check`, without secrets. A value that is not set is empty.
 pub(super) fn shown_remote(remote: &Remote) -> [(&'static str, String); 5] {
     let token = remote
@@ -261,6 +230,8 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         rpc: methods => settings.allowed_rpc_methods;
         /// Whether users may sign in to the agent in a terminal.
         terminal_auth: switch => settings.terminal_auth;
+        /// Whether the agent sends its telemetry (OTLP) to the gateway, which forwards it to telemetry.otlp_endpoint.
+        telemetry: switch => settings.telemetry;
         /// The protocol of the agent: "acp", "stream-json" for the Claude Code CLI, or "early-acp" for agents older than ACP.
         dialect: word => settings.dialect;
         /// The version of ACP that the gateway requests: 1 or 2.
@@ -331,6 +302,14 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
     if agent.settings.dialect != AgentDialect::Acp && agent.settings.protocol != 1 {
         return Err(section.invalid("protocol = 2 requires dialect = \"acp\""));
     }
+    let set = |name: &&String| name.starts_with(TELEMETRY_VARIABLES);
+    if agent.settings.telemetry
+        && let Some(name) = agent.env.keys().find(set)
+    {
+        return Err(section.invalid(format!(
+            "telemetry = true sets the variables {TELEMETRY_VARIABLES}*: remove {name} from env, or remove telemetry"
+        )));
+    }
     if !has_launch {
         return Err(section.missing("command` or `url"));
     }
@@ -338,11 +317,15 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
     Ok(agent)
 }
 
+/// The start of the variables that name the receiver of telemetry, with a token.
+const TELEMETRY_VARIABLES: &str = "OTEL_EXPORTER_OTLP_";
+
 /// The keys that describe a child process.
-pub(super) const KEYS_OF_CHILDREN: [&str; 9] = [
+pub(super) const KEYS_OF_CHILDREN: [&str; 10] = [
     "env",
     "home",
     "terminal_auth",
+    "telemetry",
     "dialect",
     "isolation",
     "isolation_command",
@@ -437,22 +420,9 @@ fn memory_size() -> Kind<u64> {
     Kind { read, ..size() }
 }
 
-const TOOL_KINDS: [&str; 10] = [
-    "read",
-    "edit",
-    "delete",
-    "move",
-    "search",
-    "execute",
-    "think",
-    "fetch",
-    "switch_mode",
-    "other",
-];
-
 fn tool_kinds() -> Kind<Vec<String>> {
     let read = |field: Field| {
-        field.each(|item| item.choice(&TOOL_KINDS.map(|kind| (kind, kind.to_owned()))))
+        field.each(|item| item.choice(&tool_kind::ALL.map(|kind| (kind, kind.to_owned()))))
     };
     Kind { read, ..strings() }
 }

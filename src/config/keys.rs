@@ -36,7 +36,10 @@ pub(super) const SECTIONS: [(&str, &str); 12] = [
         "registry",
         "The registry from which agents are installed by id.",
     ),
-    ("telemetry", "The log and the metrics of the gateway."),
+    (
+        "telemetry",
+        "The log of the gateway, and the collector of its metrics and traces.",
+    ),
 ];
 
 pub(super) fn of_section(section: &str) -> impl Iterator<Item = &'static Key<Config>> {

@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use http::Uri;
+
 use super::environment::{self, ChildEnvironment, Environment};
 use super::error::{ConfigError, Origin, closest};
 use super::file::ConfigFile;
@@ -16,6 +18,7 @@ use super::{Config, DataDir, agent, keys, mcp, secret};
 #[cfg(debug_assertions)]
 use super::{key::read_keys, limits};
 use base::types::AgentName;
+use outgoing::is_loopback_url;
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
 /// name exists; it is used if no agent is configured.
@@ -65,6 +68,7 @@ pub fn load(
             }
         }
     }
+    check_telemetry(&mut config);
     if config.agents.is_empty() && config.invalid_agents.is_empty() {
         config.agents = agent::default_agents(!config.listen.is_exposed(), on_path, environment);
     }
@@ -73,6 +77,7 @@ pub fn load(
     config.child_environment = ChildEnvironment::from_environment(environment);
     config.proxies = environment.proxy_variables();
     check_exposure(&mut config)?;
+    check_collector(&mut config);
     Ok(config)
 }
 
@@ -143,6 +148,38 @@ fn check_exposure(config: &mut Config) -> Result<(), ConfigError> {
         key: "server.listen".to_owned(),
         reason,
     })
+}
+
+fn check_collector(config: &mut Config) {
+    let is_readable = |url: &Uri| url.scheme_str() == Some("http") && !is_loopback_url(url);
+    if !config.otlp_headers.is_empty()
+        && let Some(url) = config.otlp_endpoint.as_ref().filter(|url| is_readable(url))
+    {
+        config.warnings.push(format!(
+            "telemetry.otlp_headers are sent to {url} without TLS: anyone on the network path can read them"
+        ));
+    }
+}
+
+/// The telemetry of agents goes to the collector.
+fn check_telemetry(config: &mut Config) {
+    if config.otlp_endpoint.is_some() {
+        return;
+    }
+    let agents = config.agents.iter();
+    let invalid = agents.filter(|(_, agent)| agent.settings.telemetry);
+    let invalid: Vec<AgentName> = invalid.map(|(name, _)| name.clone()).collect();
+    for name in invalid {
+        let key = format!("agents.{name}.telemetry");
+        let error = ConfigError::Missing {
+            origin: config.origins.get(&key).cloned().unwrap_or(Origin::Default),
+            key,
+            missing: "telemetry.otlp_endpoint",
+        };
+        config.errors.push(error.to_string());
+        config.agents.remove(&name);
+        config.invalid_agents.insert(name);
+    }
 }
 
 fn default_data(environment: &Environment) -> Result<DataDir, ConfigError> {
@@ -240,6 +277,11 @@ const SHORT_VARIABLES: [(&str, &str); 3] = [
     ("ACP_GATEWAY_LISTEN", "server.listen"),
     ("ACP_GATEWAY_LOG", LOG_FILTER),
 ];
+/// Variables of other conventions, and their keys.
+const FOREIGN_VARIABLES: [(&str, &str); 2] = [
+    ("RUST_LOG", LOG_FILTER),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint"),
+];
 /// Variables that set no key.
 const OTHER_VARIABLES: [&str; 4] = [
     environment::CONFIG_VARIABLE,
@@ -303,13 +345,16 @@ fn not_utf8(origin: Origin, key: String) -> ConfigError {
 
 fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
     let mut tree = Node::table(Origin::Default);
-    if let Some(filter) = environment
-        .get("RUST_LOG")
-        .and_then(|filter| filter.to_str())
-    {
-        let origin = Origin::Environment("RUST_LOG".into());
-        let value = Value::Untyped(filter.to_owned());
-        insert(&mut tree, &dotted(LOG_FILTER), value, origin)?;
+    for (name, key) in FOREIGN_VARIABLES {
+        if let Some(text) = environment.get(name).and_then(|text| text.to_str()) {
+            let origin = Origin::Environment(name.into());
+            insert(
+                &mut tree,
+                &dotted(key),
+                Value::Untyped(text.to_owned()),
+                origin,
+            )?;
+        }
     }
     for (name, value) in environment
         .iter()

@@ -7,7 +7,7 @@
 //!
 //! Read `load` first, then `node` and `section`. `key` (kinds of values) and `keys` define the table of keys, whose rows
 //! are in `settings` and in the tables of limits that `limits` collects. `agent` is the table for the entries of agents. `show` prints both
-//! tables. The other modules read single sections and values.
+//! tables, and `report` without secrets in plain text. The other modules read single sections and values.
 //!
 //! A limit is a key only if an operator has a reason to change its value. All other limits are constants in the
 //! modules that enforce them. These keys have reasons that are not obvious:
@@ -18,14 +18,16 @@
 //! - `webhooks.allowed_hosts`, `webhooks.ca_file`: only the operator knows the hosts that webhooks may reach, and their
 //!   certificate authorities.
 //! - `registry.source`: the operator selects the source of programs that the gateway installs.
+//! - `telemetry.otlp_endpoint`, `telemetry.otlp_headers`: only the operator knows the collector and its key.
 //! - `timeouts.tool_call_idle_timeout`: builds and tests of agents can run for a long time without output.
 //! - `server.max_body_memory_bytes`: the value depends on the memory of the machine.
 //! - `limits.per_key.max_fleet_members`, `limits.per_key.max_queued_task_bytes`: only the operator knows the number of
 //!   machines with one key, and the acceptable size of a queue.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use http::Uri;
 
 use crate::auth::Network;
 use base::types::AgentName;
@@ -41,6 +43,7 @@ pub use file::ConfigFile;
 pub use limits::Limits;
 pub use load::{Flags, load, load_local};
 pub use mcp::McpServer;
+pub use report::report;
 pub use secret::Secret;
 pub use settings::{CaFile, Listen};
 pub use show::{Shown, ShownConfig, reference, sample, show};
@@ -57,6 +60,7 @@ mod limits;
 mod load;
 mod mcp;
 mod node;
+mod report;
 mod secret;
 mod section;
 mod settings;
@@ -95,8 +99,10 @@ pub struct Config {
     pub admin_key: Option<[u8; 32]>,
     /// The log filter in the syntax of `tracing`.
     pub log_filter: Option<String>,
-    /// The loopback address of a listener that serves only metrics.
-    pub metrics_listen: Option<SocketAddr>,
+    /// The collector of OTLP over HTTP, without the path of a signal.
+    pub otlp_endpoint: Option<Uri>,
+    /// The headers of requests to the collector.
+    pub otlp_headers: BTreeMap<String, Secret>,
     /// The part of the gateway's environment that children may receive.
     pub child_environment: ChildEnvironment,
     /// The proxies of outgoing connections.

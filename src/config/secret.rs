@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use http::header::{
+    ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
 use super::environment::Environment;
@@ -32,6 +36,13 @@ impl Secret {
     /// Whether output is masked. A value in plain text in the file is visible to every reader of the file.
     pub fn is_hidden(&self) -> bool {
         self.hidden
+    }
+
+    /// Hides a value in plain text also where it is shown.
+    pub(super) fn withhold(&mut self) {
+        if self.shown == quoted(&self.text) {
+            self.shown = quoted("[secret]");
+        }
     }
 
     pub(super) fn shown(&self) -> &str {
@@ -152,6 +163,36 @@ pub(super) fn is_variable_name(name: &str) -> bool {
         && name
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && byte != b'=')
+}
+
+/// Reads a table of headers for requests to another host.
+pub(super) fn read_headers(field: Field) -> Result<BTreeMap<String, Secret>, ConfigError> {
+    let wrong = field.invalid("a value has characters that a header cannot have");
+    let headers = read_all(field, is_header)?;
+    let mut values = headers.values();
+    if values.all(|value| HeaderValue::try_from(value.expose()).is_ok()) {
+        Ok(headers)
+    } else {
+        Err(wrong)
+    }
+}
+
+/// Headers that the operator may set. The transport sets the others itself.
+fn is_header(name: &str) -> bool {
+    let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+        return false;
+    };
+    let own = [
+        ACCEPT,
+        CONNECTION,
+        CONTENT_LENGTH,
+        CONTENT_TYPE,
+        HOST,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
+    let starts = ["sec-websocket-", "acp-", "last-event-id", "proxy-"];
+    !own.contains(&name) && !starts.iter().any(|start| name.as_str().starts_with(start))
 }
 
 /// Describes named secrets as an inline table, without their values.

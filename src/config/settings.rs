@@ -1,17 +1,22 @@
 //! The keys that are not limits: addresses, origins, directories and the log filter.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use http::Uri;
+
 use super::Config;
 use super::error::{ConfigError, Origin};
 use super::key::{Key, Kind, key_table, switch};
+use super::secret::{self, Secret};
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
 use children::UserRange;
 use events::api::PublicUrl;
+use outgoing::url_port;
 
 pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["server", local: true] {
@@ -70,8 +75,10 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["telemetry", local: false] {
         /// The log filter in the syntax of RUST_LOG. Also RUST_LOG, ACP_GATEWAY_LOG.
         log_filter: log_filter => log_filter, default "info", example "\"info\"";
-        /// A loopback address that serves only /metrics, without a key. Other machines use server.listen with a key of the scope metrics.
-        metrics_listen: metrics_address => metrics_listen, default "none", example "\"127.0.0.1:9464\"";
+        /// The URL of a collector that accepts OTLP over HTTP. The gateway sends metrics and traces to /v1/metrics and /v1/traces below it. Also OTEL_EXPORTER_OTLP_ENDPOINT.
+        otlp_endpoint: collector => otlp_endpoint, default "none", example "\"http://127.0.0.1:4318\"";
+        /// Headers for the collector, such as a key. A value is a text, { from_env = "NAME" } or { from_file = "/path" }.
+        otlp_headers: headers => otlp_headers;
     }
 };
 
@@ -86,13 +93,6 @@ fn address() -> Kind<Listen> {
     }
 }
 
-fn metrics_address() -> Kind<Option<SocketAddr>> {
-    Kind {
-        read: |field| read_metrics_address(&field).map(Some),
-        show: |address| optional(*address, |address| quoted(&address.to_string())),
-    }
-}
-
 fn public_url() -> Kind<Option<PublicUrl>> {
     Kind {
         read: |field| read_public_url(&field).map(Some),
@@ -104,6 +104,20 @@ fn log_filter() -> Kind<Option<String>> {
     Kind {
         read: |field| Ok(Some(field.string()?.to_owned())),
         show: |value| optional(value.as_deref(), quoted),
+    }
+}
+
+fn collector() -> Kind<Option<Uri>> {
+    Kind {
+        read: |field| read_collector(&field),
+        show: |url| optional(url.as_ref(), |url| quoted(&url.to_string())),
+    }
+}
+
+fn headers() -> Kind<BTreeMap<String, Secret>> {
+    Kind {
+        read: secret::read_headers,
+        show: secret::show_all,
     }
 }
 
@@ -221,18 +235,6 @@ pub(super) fn read_listen(field: &Field) -> Result<Listen, ConfigError> {
     })
 }
 
-/// The listener has no keys and no TLS.
-fn read_metrics_address(field: &Field) -> Result<SocketAddr, ConfigError> {
-    let listen = read_listen(field)?;
-    if listen.is_exposed() {
-        return Err(field.invalid(
-            "must be a loopback address, because this listener needs no key: from other machines, scrape /metrics of \
-             server.listen with a key that has the scope `metrics`",
-        ));
-    }
-    Ok(listen.address)
-}
-
 impl Listen {
     /// Whether other machines can reach the address, so that keys and conversations could leave this
     /// machine unencrypted.
@@ -295,6 +297,26 @@ pub(super) fn read_public_url(field: &Field) -> Result<PublicUrl, ConfigError> {
              path of letters, digits and -._~)",
         )
     })
+}
+
+/// Reads the URL of a collector. `None` for an empty text, because an empty variable of OpenTelemetry is one that is not set.
+fn read_collector(field: &Field) -> Result<Option<Uri>, ConfigError> {
+    let text = field.string()?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if text.contains('@') {
+        return Err(field.invalid("must not contain credentials: use telemetry.otlp_headers"));
+    }
+    let invalid = || field.invalid("not a URL such as \"http://127.0.0.1:4318\", without a query");
+    let url: Uri = text.parse().map_err(|_| invalid())?;
+    let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+    let has_host = url.host().is_some_and(|host| !host.is_empty());
+    if !is_http || !has_host || url.query().is_some() || text.contains('#') {
+        return Err(invalid());
+    }
+    url_port(&url).map_err(|error| field.invalid(error.to_string()))?;
+    Ok(Some(url))
 }
 
 /// The origin of a URL, and the rest.

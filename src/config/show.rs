@@ -12,6 +12,7 @@ use super::key::{DescribedDefault, Key};
 use super::mcp::McpServer;
 use super::toml_text::{list, quoted};
 use super::{Config, keys, secret};
+use events::api::ConfigurationValue;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
@@ -60,6 +61,18 @@ fn toml_value<S: Serializer>(value: &str, serializer: S) -> Result<S::Ok, S::Err
     match format!("value = {value}").parse::<toml::Table>() {
         Ok(table) => table["value"].serialize(serializer),
         Err(error) => Err(serde::ser::Error::custom(error)),
+    }
+}
+
+impl ShownConfig {
+    pub(super) fn into_values(self) -> Vec<ConfigurationValue> {
+        let settings = self.settings.into_iter();
+        let values = settings.map(|setting| ConfigurationValue {
+            key: format!("{}.{}", setting.section, setting.name),
+            value: setting.value,
+            source: setting.origin,
+        });
+        values.collect()
     }
 }
 

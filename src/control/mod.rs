@@ -1,4 +1,5 @@
-//! The control socket: commands of the owner of the data folder ask the running gateway for a key and for folders.
+//! The control socket: commands of the owner of the data folder ask the running gateway for a key, for folders, and for the import
+//! of a session.
 //!
 //! The socket is in the gateway's private folder. A connection needs the user of the gateway, and the token from a file
 //! beside the socket. Isolation hides that file from agents. Some mechanisms leave sockets open to them, and an editor that
@@ -24,5 +25,5 @@ mod server;
 mod socket;
 
 pub use folder_rules::{FolderRejection, FolderRules};
-pub use server::{ControlClients, ControlServer};
+pub use server::{ControlClients, ControlServer, Import};
 pub use socket::{Access, BoundSocket, ClientError, ControlClient, Secret, Welcome};

@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, geteuid};
+use serde_json::Value;
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
@@ -29,8 +31,14 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after an accept that failed because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Imports the session of the file with this name in the private folder, for this owner. Returns the result or the cause of the
+/// failure.
+pub type Import = Arc<dyn Fn(String, Option<String>) -> ImportResult + Send + Sync>;
+type ImportResult = Pin<Box<dyn Future<Output = Result<Value, String>> + Send>>;
+
 pub struct ControlServer {
     pub keys: Keys,
+    pub import: Import,
     pub rules: FolderRules,
     pub url: String,
     pub exits_when_idle: bool,
@@ -241,6 +249,10 @@ impl Connection {
                 }
                 (Request::Allow(_), _) => {
                     Reply::Rejected("the connection has no key of an editor".to_owned())
+                }
+                (Request::Import { file, owner }, _) => {
+                    let imported = (self.shared.server.import)(file, owner).await;
+                    imported.map_or_else(Reply::Rejected, Reply::Imported)
                 }
             };
             self.reply(&reply).await?;

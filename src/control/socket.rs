@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use base::telemetry::ErrorChain;
 use base::types::Ids;
@@ -111,6 +112,8 @@ pub(super) enum Request {
     Hello { token: Secret, access: Access },
     /// Grants access to a folder.
     Allow(String),
+    /// Imports the session of a file in the private folder.
+    Import { file: String, owner: Option<String> },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -127,6 +130,8 @@ pub struct Welcome {
 pub(super) enum Reply {
     Welcome(Welcome),
     Allowed,
+    /// The result of the import.
+    Imported(Value),
     /// The request cannot succeed without a change.
     Rejected(String),
     Failed(String),
@@ -146,6 +151,8 @@ pub(super) fn encode(message: &impl Serialize) -> Vec<u8> {
 
 /// The gateway answers after a commit of its store.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The gateway checks and writes the whole session first.
+const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A connection to the gateway. Its methods block.
 pub struct ControlClient {
@@ -194,6 +201,21 @@ impl ControlClient {
     pub fn allow(&mut self, folder: &str) -> Result<(), ClientError> {
         match self.request(&Request::Allow(folder.to_owned()))? {
             Reply::Allowed => Ok(()),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Imports the session of the file with this name in the private folder.
+    pub fn import(&mut self, file: &str, owner: Option<&str>) -> Result<Value, ClientError> {
+        if let Some(stream) = &self.stream {
+            stream.get_ref().set_read_timeout(Some(IMPORT_TIMEOUT))?;
+        }
+        let request = Request::Import {
+            file: file.to_owned(),
+            owner: owner.map(str::to_owned),
+        };
+        match self.request(&request)? {
+            Reply::Imported(imported) => Ok(imported),
             _ => Err(ClientError::Unexpected),
         }
     }

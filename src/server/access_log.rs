@@ -1,20 +1,23 @@
-//! The access log: one record for each request, when the head of its response is ready, and one value in the metrics. The
-//! fields of the request's span complete the record: the id, the principal and the session.
+//! The access log: one record for each request, when the head of its response is ready, one value in the metrics, and the end
+//! of the exported span. The fields of the request's log span complete the record: the id, the principal and the session.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
-use http::{HeaderMap, Method, Version, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Version, header};
 use http_body::Body as _;
 use tokio::time::Instant;
-use tracing::Level;
+use tracing::{Level, Span};
 
 use super::body_memory::BodyCharge;
 use base::telemetry::metrics;
+use base::telemetry::traces::{self, SpanKind, TraceSpan};
 
 /// The status of a request whose client disconnects before the response, as proxies log it. No response has it.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
+const TRACEPARENT: &str = "traceparent";
 
 /// A request whose response is not ready. If its client disconnects, the record is written on drop.
 pub(super) struct AccessRecord {
@@ -25,10 +28,48 @@ pub(super) struct AccessRecord {
     request_bytes: Option<u64>,
     protocol: Version,
     began: Instant,
+    exported: Option<ExportedSpan>,
+}
+
+/// The span of a request for the collector, from the admission of the request.
+#[derive(Clone, Default)]
+struct ExportedSpan(Arc<OnceLock<TraceSpan>>);
+
+/// Begins the exported span of an admitted request. A request without an accepted key has none, because anyone could fill the
+/// store of the collector. The span replaces the context of the client in the headers, so that it is the parent of all work.
+pub(super) fn begin_exported_span(parts: &mut Parts) {
+    let Some(exported) = parts.extensions.get::<ExportedSpan>().cloned() else {
+        return;
+    };
+    let header = |name| parts.headers.get(name)?.to_str().ok();
+    let client = header(TRACEPARENT).map(|parent| (parent, header("tracestate")));
+    let method = method_name(&parts.method);
+    let route = parts.extensions.get::<MatchedPath>();
+    let name = route.map_or_else(
+        || method.to_owned(),
+        |route| format!("{method} {}", route.as_str()),
+    );
+    let Some(span) = TraceSpan::begin(name, SpanKind::Server, client) else {
+        return;
+    };
+    span.set("http.request.method", method);
+    if let Some(route) = route {
+        span.set("http.route", route.as_str().to_owned());
+    }
+    if let Ok(parent) = HeaderValue::try_from(span.traceparent()) {
+        parts.headers.insert(TRACEPARENT, parent);
+    }
+    Span::current().record("trace", span.trace_id());
+    // A request is admitted once.
+    let _ = exported.0.set(span);
 }
 
 impl AccessRecord {
-    pub(super) fn begin(request: &Request, charge: Arc<BodyCharge>) -> Self {
+    pub(super) fn begin(request: &mut Request, charge: Arc<BodyCharge>) -> Self {
+        let exported = traces::is_enabled().then(ExportedSpan::default);
+        if let Some(exported) = &exported {
+            request.extensions_mut().insert(exported.clone());
+        }
         Self {
             charge,
             is_written: false,
@@ -37,6 +78,7 @@ impl AccessRecord {
             request_bytes: content_length(request.headers()),
             protocol: request.version(),
             began: Instant::now(),
+            exported,
         }
     }
 
@@ -48,6 +90,15 @@ impl AccessRecord {
     }
 
     fn write(&self, status: u16, response_bytes: Option<u64>) {
+        if let Some(span) = self.exported.as_ref().and_then(|exported| exported.0.get()) {
+            span.set("http.response.status_code", i64::from(status));
+            if !self.is_written {
+                span.fail("client_disconnected");
+            } else if status >= 500 {
+                span.fail("server_error");
+            }
+            span.end();
+        }
         // The path itself contains ids, and its query can contain a ticket.
         let route = self.route.as_ref().map_or("-", MatchedPath::as_str);
         let seconds = self.began.elapsed().as_secs_f64();

@@ -220,7 +220,7 @@ impl ConnectionPermit {
     }
 
     /// Records that the gateway accepted the key of a request. The connection is not evicted from now on.
-    pub(super) fn authenticated(&self) {
+    pub(crate) fn authenticated(&self) {
         let guard = &*self.0;
         // Every request calls this, so only the first one locks the table.
         if self.is_authenticated() {

@@ -67,14 +67,6 @@ impl BoundListeners {
         }
     }
 
-    /// A listener without a counterpart, for responses that need no key.
-    pub fn only(configured: TcpListener) -> Self {
-        Self {
-            configured,
-            counterpart: None,
-        }
-    }
-
     fn bind_both(address: SocketAddr) -> Result<Self, BindError> {
         let failed = |source| BindError::Configured { address, source };
         let configured = TcpListener::bind(address).map_err(failed)?;

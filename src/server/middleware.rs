@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use super::access_log::AccessRecord;
+use super::access_log::{AccessRecord, begin_exported_span};
 use super::body_memory::{BodyCharge, BodyMemory};
 use super::connection_limit::ConnectionPermit;
 use super::hijack::{EventStream, REQUEST_ID};
@@ -90,6 +90,7 @@ impl RequestContext {
             if let Some(charge) = parts.extensions.get::<Arc<BodyCharge>>() {
                 charge.set_principal(principal);
             }
+            begin_exported_span(parts);
         }
         if admission.preflight {
             return Ok(Some(preflight()));
@@ -114,7 +115,8 @@ pub(crate) async fn finish_response(
         "request",
         request_id = id.as_str(),
         principal = Empty,
-        session = Empty
+        session = Empty,
+        trace = Empty
     );
     run_and_finish(&context, id, request, next)
         .instrument(span)
@@ -149,7 +151,7 @@ async fn run_and_finish(
     // The charge ends with the body, at the latest with the response.
     let charge = Arc::new(BodyCharge::new(context.bodies.clone()));
     request.extensions_mut().insert(Arc::clone(&charge));
-    let access = AccessRecord::begin(&request, charge);
+    let access = AccessRecord::begin(&mut request, charge);
     let method = request.method().clone();
     let uri = request.uri().clone();
     let mut response = next.run(request).await;

@@ -4,6 +4,10 @@
 //! Separate timers and waits would be most of the cost of ten thousand idle streams. Here, each stream has an
 //! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
 //! exist.
+//!
+//! An entry also has the tick since which its stream is behind, for the metrics. Only the task of a stream writes it: direct
+//! delivery serves streams at the tail, and wakes the task when a socket is full. A difference of positions would
+//! cost the same memory, but says nothing for a stream over all sessions or with a filter.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::stream::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
+use base::telemetry::metrics;
 
 #[derive(Clone)]
 pub(crate) struct KeepAliveTicker(Arc<Inner>);
@@ -43,12 +48,16 @@ struct Sleepers {
 struct Entry {
     /// The tick at which the stream is woken. [`NEVER`] disarms the timer, and [`REMOVED`] removes the entry.
     due: AtomicU64,
+    /// The tick since which the stream is behind. [`NEVER`] if it is at the tail and its client has accepted everything.
+    behind_since: AtomicU64,
     seen_signals: AtomicU32,
     waker: Mutex<Option<Waker>>,
 }
 
 const SHORTEST_TICK: Duration = Duration::from_millis(10);
 const LONGEST_TICK: Duration = Duration::from_secs(1);
+/// Every stream is behind for a moment after an event.
+const NOTICEABLE_LAG: Duration = Duration::from_secs(1);
 const NEVER: u64 = u64::MAX - 1;
 const REMOVED: u64 = u64::MAX;
 
@@ -75,7 +84,7 @@ impl KeepAliveTicker {
             .clamp(SHORTEST_TICK, LONGEST_TICK);
         let ticks =
             |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
-        Self(Arc::new(Inner {
+        let ticker = Self(Arc::new(Inner {
             shutdown,
             key_endings,
             started: Instant::now(),
@@ -86,7 +95,21 @@ impl KeepAliveTicker {
             now: AtomicU64::new(0),
             signals: AtomicU32::new(0),
             sleepers: Mutex::default(),
-        }))
+        }));
+        let inner = Arc::downgrade(&ticker.0);
+        metrics().streams_behind(move |observe| {
+            if let Some(inner) = inner.upgrade() {
+                observe(inner.lags().len() as u64);
+            }
+        });
+        let inner = Arc::downgrade(&ticker.0);
+        metrics().stream_lag(move |observe| {
+            if let Some(inner) = inner.upgrade() {
+                let longest = inner.lags().into_iter().max();
+                observe(longest.unwrap_or_default().as_secs_f64());
+            }
+        });
+        ticker
     }
 
     /// Registers a stream. The stream must check for signals at once, because earlier signals do not wake it.
@@ -94,6 +117,7 @@ impl KeepAliveTicker {
         let seen_signals = self.0.signals.load(Ordering::Acquire).wrapping_sub(1);
         let entry = Arc::new(Entry {
             due: AtomicU64::new(NEVER),
+            behind_since: AtomicU64::new(NEVER),
             seen_signals: AtomicU32::new(seen_signals),
             waker: Mutex::default(),
         });
@@ -182,6 +206,19 @@ impl Inner {
         self.now.store(now, Ordering::Release);
         now
     }
+
+    /// The time for which each stream has been behind, if it is longer than [`NOTICEABLE_LAG`].
+    fn lags(&self) -> Vec<Duration> {
+        let now = self.update_now();
+        let sleepers = lock_or_abort(self.sleepers.lock());
+        let lag = |entry: &Arc<Entry>| {
+            let ticks = now.saturating_sub(entry.behind_since.load(Ordering::Relaxed));
+            self.tick
+                .saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
+        };
+        let lags = sleepers.entries.iter().map(lag);
+        lags.filter(|lag| *lag > NOTICEABLE_LAG).collect()
+    }
 }
 
 /// The keep-alive timer of one stream. Dropping it removes the timer.
@@ -216,6 +253,20 @@ impl Timer {
     /// Disarms the timer, for a stream whose HTTP connection detects stalls.
     pub(super) fn disarm(&self) {
         self.entry.due.store(NEVER, Ordering::Release);
+    }
+
+    /// Records that the stream waits for its client or for the store. An earlier time stays until the stream has caught up.
+    pub(super) fn fell_behind(&self) {
+        let behind_since = &self.entry.behind_since;
+        if behind_since.load(Ordering::Relaxed) == NEVER {
+            let now = self.ticker.0.now.load(Ordering::Relaxed);
+            behind_since.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the stream is at the tail and that its client has accepted everything.
+    pub(super) fn caught_up(&self) {
+        self.entry.behind_since.store(NEVER, Ordering::Relaxed);
     }
 
     pub(super) fn is_due(&self) -> bool {
@@ -257,6 +308,7 @@ impl Timer {
 impl Drop for KeepAlive {
     fn drop(&mut self) {
         self.entry.due.store(REMOVED, Ordering::Release);
+        self.caught_up();
         drop(lock_or_abort(self.entry.waker.lock()).take());
     }
 }
@@ -351,6 +403,30 @@ mod tests {
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         assert!(timer.is_signalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lag_lasts_until_a_stream_has_caught_up_or_ends() {
+        let (_keys, endings) = watch::channel(0);
+        let clock = ticker(&Shutdown::new(), endings);
+        let first = clock.register();
+        let second = clock.register();
+        let lags = || clock.0.lags();
+        first.fell_behind();
+        assert!(lags().is_empty(), "every stream is behind for a moment");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        first.fell_behind();
+        second.fell_behind();
+        assert!(
+            matches!(lags()[..], [lag] if (18..=20).contains(&lag.as_secs())),
+            "{:?}",
+            lags()
+        );
+        first.caught_up();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(lags().len(), 1, "the second stream is behind");
+        drop(second);
+        assert!(lags().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -129,6 +129,7 @@ impl Stream {
             } = &mut *self;
             let gone = match step {
                 Step::Wait => {
+                    keep_alive.caught_up();
                     if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
                         sink.park(parked);
                     }
@@ -144,6 +145,7 @@ impl Stream {
                     matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
                 }
                 Step::ReadStore => {
+                    keep_alive.fell_behind();
                     match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.next())).await
                     {
                         Wakeup::Source(next) => {
@@ -269,6 +271,7 @@ impl Stream {
                 Some(_) => {}
             }
             waited = true;
+            self.keep_alive.fell_behind();
             self.keep_alive.register_waker(context);
             if self.keep_alive.is_due() {
                 metrics().stream_evictions("stalled", 1);

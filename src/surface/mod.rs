@@ -28,7 +28,6 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 
 pub use self::http::{AppParts, AppState};
-pub(crate) use self::rest::local_metrics;
 use crate::server;
 
 /// The router of all surfaces. Build it once: its clones share the table.

@@ -100,6 +100,7 @@
 //! | `complete id=e1` | sends the notification `elicitation/complete` |
 //! | `read path=/w/a line=1 limit=2`, `write path=/w/a text=b` | sends the request `fs/..._text_file` (`session` selects another session); sends `[TEXT]`, `[written]` or `[error CODE]` |
 //! | `terminal STEPS` | runs commands through the client, given as a JSON array up to the end of the prompt (see `terminals.rs`) |
+//! | `telemetry signal=traces n=1 bytes=0` | sends n OTLP requests to the receiver that its environment names, each with a span of this size; sends the statuses, or `no receiver` |
 //! | `ext` | sends the notification `_vendor/note` |
 //! | `fork seconds=300 stdout=no` | starts a grandchild in a separate session that ignores TERM, and keeps stdout open with `stdout=yes`; sends its pid |
 //! | `deaf` | stops reading stdin, except for at most one more line or its beginning |
@@ -128,6 +129,7 @@ mod raw;
 mod requests;
 mod script;
 mod session;
+mod telemetry;
 mod terminals;
 mod turn;
 mod v2;

@@ -5,7 +5,9 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 use super::wire::{chunk, content_chunk, string, update_line};
-use super::{client_requests, faults, files, flood, pieces, process, raw, requests, terminals};
+use super::{
+    client_requests, faults, files, flood, pieces, process, raw, requests, telemetry, terminals,
+};
 
 /// A command and its `key=value` arguments.
 pub(crate) struct Command<'a> {
@@ -108,6 +110,7 @@ fn commands(turn: &mut Turn, text: &str, spelled: &str, next: &str) -> Step {
             .or_else(|| files::play(turn, &command))
             .or_else(|| faults::play(turn, &command, next))
             .or_else(|| pieces::play(turn, &command))
+            .or_else(|| telemetry::play(turn, &command))
             .or_else(|| process::play(turn, &command));
         let Some(step) = known else {
             turn.say_raw(spelled);

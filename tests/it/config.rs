@@ -239,7 +239,9 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
         "[workspaces]\nallow = [\"/does/not/exist\"]",
         "agents = 1",
         "[telemetry]\nlog_filter = 1.5",
-        "[telemetry]\nmetrics_listen = \"0.0.0.0:9464\"",
+        "[telemetry]\notlp_endpoint = \"localhost:4318\"",
+        "[telemetry]\notlp_endpoint = \"https://user:word@collector.example\"",
+        "[telemetry]\notlp_headers = { Host = \"a\" }",
     ]), @r#"
     gateway.toml:2: unknown key `server.lisen`; did you mean `listen`?
     gateway.toml:4: unknown key `server.max_body_byte`; did you mean `max_body_bytes`?
@@ -266,7 +268,9 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
     gateway.toml:2: `workspaces.allow[0]`: /does/not/exist is not a directory
     gateway.toml:1: `agents` must be a table, not a number
     gateway.toml:2: `telemetry.log_filter` must be a string, not a fraction
-    gateway.toml:2: `telemetry.metrics_listen`: must be a loopback address, because this listener needs no key: from other machines, scrape /metrics of server.listen with a key that has the scope `metrics`
+    gateway.toml:2: `telemetry.otlp_endpoint`: not a URL such as "http://127.0.0.1:4318", without a query
+    gateway.toml:2: `telemetry.otlp_endpoint`: must not contain credentials: use telemetry.otlp_headers
+    gateway.toml:2: `telemetry.otlp_headers.Host`: not a valid name in this table
     "#);
 }
 

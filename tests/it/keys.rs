@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use acp_gateway::auth::limits::Limits;
-use acp_gateway::auth::{CreateKeyError, KeyHash, KeyKind, Keys, NewKey, RevokeError};
+use acp_gateway::auth::{CreateKeyError, KeyHash, Keys, NewKey, RevokeError};
 use base::shutdown::Shutdown;
 use base::types::{Clock, ClockLimits, Ids, PrincipalLimits, Scope, Tenant, Timestamp};
+use events::api::KeyKind;
 use log::store::{MemoryStore, RecordStore as _, Table};
 
 #[derive(Debug)]

@@ -13,6 +13,7 @@ const LISTS: &[(&str, &str, &str)] = &[
     ("/v1/agents", "agents", "/name"),
     ("/v1/agents/{agent}/status", "processes", "/agentId"),
     ("/v1/fleet", "members", "/name"),
+    ("/v1/keys", "keys", "/keyId"),
     ("/v1/registry", "agents", "/id"),
     ("/v1/sessions", "sessions", "/sessionId"),
     ("/v1/sessions/{session}/changes", "files", "/path"),

@@ -2,8 +2,10 @@
 
 mod access_log;
 mod acp;
+mod admin;
 mod agent_install;
 mod agent_requests;
+mod agent_telemetry;
 mod agents;
 mod architecture;
 mod attacks;
@@ -76,7 +78,9 @@ mod support;
 mod tasks;
 mod terminals;
 mod text_safety;
+mod traces;
 mod translate;
+mod upgrade;
 mod v2;
 mod webhooks;
 mod workspaces;

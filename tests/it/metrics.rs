@@ -387,6 +387,7 @@ async fn each_instrument_of_the_table_is_exported_with_its_labels_and_its_count(
             "acp_gateway_rejections_total",
             &[("reason", "missing_key")][..],
         ),
+        ("acp_gateway_sessions_stored", &[]),
         ("acp_gateway_log_size_bytes", &[]),
         ("acp_gateway_disk_free_bytes", &[]),
         ("process_memory_usage_bytes", &[]),
@@ -483,27 +484,26 @@ async fn open_metrics_is_written_if_the_client_prefers_it() {
 }
 
 #[tokio::test]
-async fn listener_of_its_own_serves_only_metrics_without_a_key() {
+async fn stream_of_a_client_that_does_not_read_is_behind_until_the_client_has_read_all() {
     let gateway = Setup::fake(&[])
-        .settings("telemetry.metrics_listen = \"127.0.0.1:0\"")
+        .settings("testing.send_buffer_bytes = \"32KiB\"\ntesting.write_stall_timeout = \"10m\"")
         .start();
-    let log = gateway.log();
-    let line = log.lines().find(|line| line.contains("/metrics"));
-    let line: Value = serde_json::from_str(line.expect("the log names it")).expect("JSON");
-    let address = line["address"].as_str().expect("an address");
-    let response = gateway.http.get(format!("http://{address}/metrics")).send();
-    let response = response.await.expect("an answer");
-    assert_eq!(response.status(), StatusCode::OK);
-    let found = Scrape::parse(&response.text().await.expect("a text"));
-    assert!(found.kinds.contains_key("acp_gateway_build_info"));
-    for (path, host, status) in [
-        ("/v1", address, 404),
-        ("/livez", address, 404),
-        ("/metrics", "attacker.example", 421),
-    ] {
-        let request = gateway.http.get(format!("http://{address}{path}"));
-        let response = request.header("Host", host).bearer_auth(KEY).send().await;
-        let found = response.expect("an answer").status();
-        assert_eq!(found.as_u16(), status, "{path} {host}");
-    }
+    let session = gateway.session("fake").await;
+    let path = format!("/v1/sessions/{session}/events");
+    let mut stalled = gateway.events(&path).await;
+    let mut reader = gateway.events(&path).await;
+    // More than the buffers of the connection hold.
+    gateway.prompt(&session, "flood n=12000 size=1000").await;
+    reader.until("prompt.completed").await;
+    until(&gateway, "acp_gateway_streams_behind", &[], 1.0).await;
+    let lag = scrape(&gateway)
+        .await
+        .value("acp_gateway_stream_lag_seconds", &[]);
+    assert!(lag > Some(1.0), "{lag:?}");
+    stalled.until("prompt.completed").await;
+    until(&gateway, "acp_gateway_streams_behind", &[], 0.0).await;
+    let lag = scrape(&gateway)
+        .await
+        .value("acp_gateway_stream_lag_seconds", &[]);
+    assert_eq!(lag, Some(0.0));
 }

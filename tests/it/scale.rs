@@ -13,7 +13,7 @@ use super::support::{Gateway, Setup, eventually, figure, procfs};
 use crate::support::places::fake_agent;
 
 mod bodies;
-mod cycles;
+pub(crate) mod cycles;
 mod floods;
 mod growth;
 mod loud;

@@ -13,16 +13,17 @@ mod damage;
 mod disk;
 mod failing;
 mod full;
-mod migration;
+pub(crate) mod migration;
 mod script;
 mod slow;
 mod states;
 mod torn;
+mod transfer;
 
 use disk::Disk;
 
 /// The store's file in a gateway's folder.
-const LOG: &str = "data/private/log.sqlite";
+pub(crate) const LOG: &str = "data/private/log.sqlite";
 /// The tests ask more often than a person may.
 const LIMITS: &str = "limits.per_key.max_requests_per_minute = 100000\nlimits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_live_sessions = 200\n";
 

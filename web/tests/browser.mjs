@@ -15,7 +15,7 @@ import { Gateway } from "./support/gateway.mjs";
 const DEMO = /demo/i;
 const BUDGET_BYTES = 180 * 1024;
 /** Without formulas. */
-const LATER_BYTES = 56 * 1024;
+const LATER_BYTES = 60 * 1024;
 const MATHS_BYTES = 84 * 1024;
 
 let browser;

@@ -6,6 +6,8 @@ use std::{fs, io};
 
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
+use base::telemetry::process::resident_bytes_of;
+
 /// The fields of `/proc/PID/stat` that distinguish a process from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
@@ -141,6 +143,16 @@ fn descends_from(
 /// A process. Its start time distinguishes it from a later process with the same pid.
 type Identity = (i32, u64);
 
+/// The running processes by their parents.
+fn by_parent() -> HashMap<i32, Vec<Identity>> {
+    let mut children: HashMap<i32, Vec<Identity>> = HashMap::new();
+    for (pid, stat) in running() {
+        let identity = (pid.as_raw_pid(), stat.start);
+        children.entry(stat.parent).or_default().push(identity);
+    }
+    children
+}
+
 /// The processes of a child and of all its descendants. Methods block while they read the process table.
 #[derive(Debug, Clone)]
 pub struct ProcessTree {
@@ -154,6 +166,17 @@ impl ProcessTree {
             supervisor,
             baseline: Arc::default(),
         }
+    }
+
+    /// The resident memory of all processes of each tree, in bytes. Memory that processes share counts for each of them.
+    pub fn resident_bytes<'a>(trees: impl IntoIterator<Item = &'a Self>) -> Vec<u64> {
+        let mut children = by_parent();
+        let sum = |tree: &Self| {
+            let processes = tree.below_supervisor(&mut children).into_iter();
+            let sizes = processes.filter_map(|(pid, _)| resident_bytes_of(pid));
+            sizes.sum::<u64>()
+        };
+        trees.into_iter().map(sum).collect()
     }
 
     /// The same tree with the processes that run now as the baseline.
@@ -186,11 +209,11 @@ impl ProcessTree {
     }
 
     fn running(&self) -> HashSet<Identity> {
-        let mut children: HashMap<i32, Vec<Identity>> = HashMap::new();
-        for (pid, stat) in running() {
-            let identity = (pid.as_raw_pid(), stat.start);
-            children.entry(stat.parent).or_default().push(identity);
-        }
+        self.below_supervisor(&mut by_parent())
+    }
+
+    /// Removes the processes of the tree from `children` and returns them.
+    fn below_supervisor(&self, children: &mut HashMap<i32, Vec<Identity>>) -> HashSet<Identity> {
         let mut found = HashSet::new();
         let mut left = vec![self.supervisor.as_raw_pid()];
         while let Some(parent) = left.pop() {
@@ -328,6 +351,8 @@ mod tree_tests {
         let tree = ProcessTree::of_supervisor(parent);
         assert!(tree.new_processes() > 0, "this process is below its parent");
         let this = rustix::process::getpid().as_raw_pid();
+        let memory = ProcessTree::resident_bytes([&tree]);
+        assert!(memory[0] >= resident_bytes_of(this).unwrap() / 2);
         let noted = tree.with_baseline();
         assert!(noted.baseline.iter().any(|(pid, _)| *pid == this));
     }

@@ -105,7 +105,10 @@ impl Workspaces {
     /// Creates a directory below the first root.
     pub fn create_directory(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.roots[0].path.join(name);
-        std::fs::create_dir(&path)?;
+        std::fs::create_dir(&path).map_err(|error| {
+            let path = path.display();
+            io::Error::new(error.kind(), format!("could not create {path}: {error}"))
+        })?;
         Ok(path)
     }
 

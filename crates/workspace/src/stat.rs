@@ -61,6 +61,11 @@ impl From<Stat> for FileStat {
 }
 
 impl FileStat {
+    /// Whether the owner may execute the file.
+    pub fn is_executable(&self) -> bool {
+        self.mode & 0o100 != 0
+    }
+
     /// The metadata of an entry, and not of the target of a link. `None` if there is no entry with this name.
     pub(super) fn of_entry(folder: &Dir, name: impl Arg) -> Result<Option<Self>, FileError> {
         match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::super::key::{Key, KeyId, KeyKind, KeyText};
+use super::super::key::{Key, KeyId, KeyText};
 use super::{
     ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, NewKey, OWNER_NAME, push_change,
     revoked_by,
 };
 use base::types::{Principal, Scope, Scopes, Tenant};
+use events::api::KeyKind;
 use events::event::{ActorKind, FolderGranted};
 use log::audit::pending_entry;
 use log::store::Batch;

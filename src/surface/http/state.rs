@@ -1,11 +1,13 @@
 //! The state that all surfaces share.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use tokio::sync::watch;
 use tracing::Span;
 
 use super::error::ApiError;
@@ -23,6 +25,7 @@ use base::shutdown::Shutdown;
 use base::types::{
     Author, Epoch, Ids, KeyedCounts, Principal, PrincipalLimits, PromptId, SessionId,
 };
+use events::api::ConfigurationValue;
 use events::event::RejectReason;
 use log::audit::{Audit, Counted};
 use log::eventlog::EventLog;
@@ -44,6 +47,10 @@ pub struct AppParts {
     pub ids: Ids,
     pub audit: Audit,
     pub limits: Arc<Limits>,
+    /// The current values of the configuration, without secrets.
+    pub configuration: watch::Receiver<Vec<ConfigurationValue>>,
+    /// The data folder.
+    pub data: PathBuf,
     pub principal_limits: PrincipalLimits,
     pub shutdown: Shutdown,
 }

@@ -27,7 +27,6 @@ use crate::surface::http::AppState;
 
 pub(super) use layers::with_layers;
 pub use openapi::document_json;
-pub(crate) use routes::local_metrics;
 
 pub(super) fn routes() -> Router<AppState> {
     let (api, _) = routes::api_router().split_for_parts();

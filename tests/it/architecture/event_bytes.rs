@@ -9,7 +9,11 @@ use super::tokens::{Kind, tokens, without_tests};
 pub(crate) type Violation = (usize, String);
 
 /// The modules that forward the bytes of an event without change.
-const FORWARDERS: [&str; 2] = ["src/stream", "crates/sessions/src/webhooks/delivery.rs"];
+const FORWARDERS: [&str; 3] = [
+    "src/stream",
+    "crates/sessions/src/session/export.rs",
+    "crates/sessions/src/webhooks/delivery.rs",
+];
 /// Methods that return the bytes of an event.
 const RAW: [&str; 2] = ["raw_json", "raw_frame"];
 /// The methods of the bytes of a run that do not read them.
@@ -80,7 +84,7 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
                 ))
             }
             Kind::Word(name) if RAW.contains(&name.as_str()) && !forwards => Some(format!(
-                "only streams and webhooks forward events with `{name}`"
+                "only streams, exports and webhooks forward events with `{name}`"
             )),
             Kind::Word(name) if name == "frames" && at > 0 && is(at - 1, '.') => {
                 let reads = is(at + 1, '[') || is(at + 1, '.') && !UNREAD.contains(&word(at + 2));
@@ -108,7 +112,7 @@ fn reads_and_writes_of_event_bytes_are_found() {
     assert_eq!(
         judged("crates/sessions/src/session/turn.rs", source),
         [
-            "1: only streams and webhooks forward events with `raw_json`",
+            "1: only streams, exports and webhooks forward events with `raw_json`",
             "2: only `event` reads the bytes of a run",
             "3: only `event` reads the bytes of a run",
             "4: `data: {}` belongs to the format of events, which only `event` writes",

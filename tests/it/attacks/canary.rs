@@ -3,6 +3,7 @@
 
 mod scan;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
@@ -19,6 +20,7 @@ use crate::key_life::{key, key_command};
 use crate::route_walk::operations::operations_on;
 use crate::support::gateway::KEY;
 use crate::support::places::fake_agent;
+use crate::support::procfs::descendants;
 use crate::support::{Gateway, Setup, eventually, figure};
 
 const ENV: &str = "canary-of-the-environment-2b7e151628aed2a6";
@@ -31,7 +33,8 @@ const PROMPT: &str = "canary-of-a-prompt-9eb76fac45af8e51";
 const PATIENCE: Duration = Duration::from_secs(20);
 const METHODS: &str = r#"{"id":"gemini-api-key","name":"Key"}"#;
 /// Writes its secrets to stderr, then becomes the scripted agent.
-const LEAKING: &str = r#"echo "leaked: $ENV_SECRET $FILE_SECRET" >&2; exec "$0" "$@""#;
+const LEAKING: &str =
+    r#"echo "leaked: $ENV_SECRET $FILE_SECRET $OTEL_EXPORTER_OTLP_HEADERS" >&2; exec "$0" "$@""#;
 const FAILING: &str = r#"echo "cannot start with $ENV_SECRET" >&2; exit 3"#;
 const ENTRY: &str = "env = { ENV_SECRET = { from_env = \"GATEWAY_SECRET\" }, FILE_SECRET = { from_file = \"SECRET_FILE\" } }\n";
 
@@ -85,7 +88,7 @@ fn setup(secret: &Path) -> Setup {
     let entry = format!("folders = [{programs:?}]\n{entry}");
     let stateful = ["-c", LEAKING, fake_agent(), "--state", "state", "--mcp"];
     let locked = ["--auth-required", "--auth-file", "signed-in"];
-    let served = "terminals = \"gateway\"\nfiles = \"gateway\"\nrpc = [\"_vendor/echo\"]\n";
+    let served = "terminals = \"gateway\"\nfiles = \"gateway\"\nrpc = [\"_vendor/echo\"]\ntelemetry = true\n";
     Setup::default()
         .agent("stateful", "/bin/sh", &stateful, &format!("{entry}{served}"))
         .agent("failing", "/bin/sh", &["-c", FAILING], &entry)
@@ -93,7 +96,7 @@ fn setup(secret: &Path) -> Setup {
         .agent("keyed", fake_agent(), &["--auth-at-prompt", "--auth-methods", METHODS], "")
         .agent("locked", fake_agent(), &locked, "terminal_auth = true")
         .table("[mcp.docs]\nurl = \"https://mcp.example/docs\"\nheaders = { Authorization = { from_env = \"MCP_SECRET\" } }")
-        .settings("telemetry.log_filter = \"trace\"\nauth.max_failed_keys_per_minute = 100000\ntesting.min_backoff = \"10ms\"")
+        .settings("telemetry.log_filter = \"trace\"\ntelemetry.otlp_endpoint = \"http://127.0.0.1:1\"\ntelemetry.otlp_headers = { x-key = { from_env = \"MCP_SECRET\" } }\nauth.max_failed_keys_per_minute = 100000\ntesting.min_backoff = \"10ms\"")
         .run_by(&["setsid"])
 }
 
@@ -159,8 +162,30 @@ impl Run {
 
     fn look(&mut self) {
         let pid = self.gateway.pid();
+        for token in telemetry_tokens(pid) {
+            let is_known = |canary: &Canary| canary.text == token;
+            if !self.scan.canaries.iter().any(is_known) {
+                self.scan.canaries.push(Canary {
+                    agents: &["stateful"],
+                    ..canary("telemetry token", &token, &[])
+                });
+            }
+        }
         self.scan.processes(pid);
     }
+}
+
+/// The tokens with which the running agents send their telemetry.
+fn telemetry_tokens(gateway: u32) -> BTreeSet<String> {
+    let mut tokens = BTreeSet::new();
+    for pid in descendants(gateway) {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let variables = environment.split(|byte| *byte == 0);
+        let header = b"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20";
+        let found = variables.filter_map(|variable| variable.strip_prefix(header));
+        tokens.extend(found.map(|token| String::from_utf8_lossy(token).into_owned()));
+    }
+    tokens
 }
 
 /// Prompts, commands, errors of agents, and their ends.
@@ -172,6 +197,9 @@ async fn work(run: &mut Run) -> String {
     let script = "echo $ENV_SECRET $FILE_SECRET; env; sleep 0.2";
     let steps = json!([{ "create": { "command": "sh", "args": ["-c", script] } }, "wait", "output", "release"]);
     run.turn(&session, &format!("terminal {steps}")).await;
+    // The collector does not exist.
+    let sent = run.turn(&session, "telemetry").await;
+    assert_eq!(sent["text"], "502", "{sent}");
     run.look();
     let error = json!({ "code": -32603, "message": "no model", "data": { "details": "none" } });
     run.turn(&session, &format!("raw fail {error}")).await;
@@ -295,6 +323,18 @@ async fn misuse(run: &mut Run, session: &str, key: &str) {
     .await;
 }
 
+/// The document for bug reports, with the stderr of two agents, and the list of keys.
+async fn diagnostics(run: &mut Run) {
+    let request = run.gateway.request(Method::GET, "/v1/diagnostics");
+    let (status, text) = run.send(request, &[]).await;
+    assert_eq!(status, 200, "{text}");
+    for stderr in ["leaked: [secret]", "cannot start with [secret]"] {
+        assert!(text.contains(stderr), "{text}");
+    }
+    run.send(run.gateway.request(Method::GET, "/v1/keys"), &[])
+        .await;
+}
+
 async fn logged(gateway: &Gateway, text: &str) {
     eventually(text, PATIENCE, || async {
         gateway.log().contains(text).then_some(())
@@ -372,6 +412,7 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     misuse(&mut run, &session, &named).await;
     run.send(run.gateway.request(Method::GET, "/metrics"), &[])
         .await;
+    diagnostics(&mut run).await;
     run.look();
 
     // A reload with another secret, a reload that fails, the end of a key, a kill within a turn, a drain.
@@ -434,6 +475,11 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     assert!(
         run.scan.saw("env", "homes/default/stateful"),
         "the scan reads environments: {:?}",
+        run.scan.found
+    );
+    assert!(
+        run.scan.saw("telemetry token", "homes/default/stateful"),
+        "{:?}",
         run.scan.found
     );
     assert!(

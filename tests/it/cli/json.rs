@@ -29,12 +29,13 @@ fn key_commands_print_one_json_document() {
     );
     let mut shown = created.clone();
     shown.as_object_mut().unwrap().remove("key");
-    let id = created["id"].as_str().unwrap();
+    let id = created["keyId"].as_str().unwrap();
     assert_eq!(
         shown,
         json!({
-            "id": id, "name": "alice", "kind": "named", "scopes": ["read", "prompt"], "memberNames": [],
-            "limits": {}, "createdAt": created["createdAt"], "lastUsedAt": null,
+            "keyId": id, "name": "alice", "kind": "named", "tenant": "default", "scopes": ["read", "prompt"],
+            "memberNames": [], "folders": [], "limits": {}, "createdAt": created["createdAt"], "expiresAt": null,
+            "lastUsedAt": null,
         })
     );
     assert_eq!(

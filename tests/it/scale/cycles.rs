@@ -9,13 +9,16 @@ mod figures;
 mod load;
 mod world;
 
-use figures::Figures;
-use world::{End, SESSIONS, World};
+pub(crate) use figures::Figures;
+use world::SESSIONS;
+pub(crate) use world::{End, World};
 
 /// The memory limit of a gateway during a life, in KiB.
 const BUDGET: u64 = 128 << 10;
 /// How long a life may last, however few events there were.
 const LIFE: Duration = Duration::from_secs(5);
+/// Agents crash, and processes start often.
+const FAULTS: &str = "testing.max_queue_places = 200\ntesting.max_breaker_crashes = 100000\ntesting.min_backoff = \"10ms\"\ntesting.max_backoff = \"20ms\"\n";
 /// Cycles until all that happened is checked, and new sessions begin.
 const WINDOW: usize = 25;
 
@@ -33,7 +36,7 @@ async fn run(plan: Plan) -> Figures {
     let _alone = ALONE.lock().await;
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
-    let mut world = World::new();
+    let mut world = World::new(|setup| setup.settings(FAULTS));
     let mut figures = Figures::new();
     let began = Instant::now();
     let mut failed = Vec::new();

@@ -16,7 +16,7 @@ use super::disk::{Disk, EIO, ENOSPC};
 use super::script::{content, open};
 use super::{LIMITS, LOG};
 use crate::support::gateway::{NO_CONFIG_FILE, command};
-use crate::support::places::{gateway_program, project};
+use crate::support::places::project;
 use crate::support::{Gateway, Setup, figure};
 
 /// The formats that this version migrates.
@@ -36,13 +36,13 @@ fn file_of(format: i32) -> Vec<u8> {
     bytes
 }
 
-fn format_of(path: &Path) -> i32 {
+pub(crate) fn format_of(path: &Path) -> i32 {
     let file = Connection::open(path).expect("a database");
     file.pragma_query_value(None, "user_version", |row| row.get(0))
         .expect("every database has one")
 }
 
-fn copy_of(format: i32, log: &Path) -> PathBuf {
+pub(crate) fn copy_of(format: i32, log: &Path) -> PathBuf {
     log.with_file_name(format!("log.sqlite.format-{format}"))
 }
 
@@ -54,8 +54,9 @@ fn stopped_with(format: i32) -> Gateway {
     gateway
 }
 
-fn run(gateway: &Gateway, args: &[&str]) -> (bool, String) {
-    let mut command = command(gateway_program());
+/// Runs a command on the folder of a stopped gateway. Returns whether it succeeded, and its output.
+pub(crate) fn run(gateway: &Gateway, args: &[&str]) -> (bool, String) {
+    let mut command = command(gateway.program.to_str().expect("UTF-8"));
     command
         .env_clear()
         .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)

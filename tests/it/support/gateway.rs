@@ -35,6 +35,7 @@ pub(crate) struct Setup {
     head: String,
     run_by: Vec<String>,
     parent: Option<PathBuf>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -82,6 +83,14 @@ impl Setup {
         self
     }
 
+    /// Another build of the gateway.
+    pub(crate) fn program(self, program: PathBuf) -> Self {
+        Self {
+            program: Some(program),
+            ..self
+        }
+    }
+
     /// The parent of the gateway's folder, instead of the folder for temporary files.
     pub(crate) fn below(self, parent: &Path) -> Self {
         Self {
@@ -116,6 +125,7 @@ impl Setup {
             url: String::new(),
             listen: "127.0.0.1:0".to_owned(),
             run_by: self.run_by,
+            program: self.program.unwrap_or_else(binary),
             http: client(),
         };
         gateway.start();
@@ -160,6 +170,8 @@ pub(crate) struct Gateway {
     pub(crate) url: String,
     listen: String,
     run_by: Vec<String>,
+    /// The program of the next start.
+    pub(crate) program: PathBuf,
     pub(crate) http: reqwest::Client,
 }
 
@@ -187,9 +199,9 @@ impl Gateway {
     )]
     pub(crate) fn serve(&self, listen: &str) -> Command {
         let folder = self.folder.path();
-        let binary = binary().into_os_string().into_string().expect("UTF-8");
-        let mut words = self.run_by.iter().chain([&binary]);
-        let mut command = command(words.next().expect("the binary is one"));
+        let program = self.program.to_str().expect("UTF-8");
+        let mut words = self.run_by.iter().map(String::as_str).chain([program]);
+        let mut command = command(words.next().expect("the program is one"));
         command.args(words);
         command
             .args(["serve", "--listen", listen, "--data"])
@@ -208,7 +220,7 @@ impl Gateway {
             // Tests may run as root.
             .env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true");
         // A release build rejects the section `testing`.
-        if !is_other_binary() {
+        if self.program == Path::new(gateway_program()) {
             command.env(KEY_RELOAD_INTERVAL.0, KEY_RELOAD_INTERVAL.1);
         }
         command

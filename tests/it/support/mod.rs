@@ -2,6 +2,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod chat_turns;
+pub(crate) mod collector;
 pub(crate) mod control_groups;
 pub(crate) mod figures;
 pub(crate) mod follower;

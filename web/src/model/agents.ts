@@ -21,7 +21,7 @@ export function kindWords(agent: Agent): string {
   return lookup(strings.agents.kinds, agent.kind ?? "") ?? lookup(strings.agents.dialects, agent.dialect ?? "") ?? strings.agents.command;
 }
 
-export function agentState(agent: Agent): AgentState {
+export function agentState(agent: Pick<Agent, "status">): AgentState {
   switch (known(agent.status?.state)) {
     case "unavailable": {
       const reason = line(agent.status.detail);

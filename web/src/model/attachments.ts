@@ -92,5 +92,6 @@ function quoted(name: string, text: string): ContentBlock {
 export function size(bytes: number): string {
   if (bytes < 1024) return strings.common.bytes(bytes);
   if (bytes < 1024 * 1024) return strings.common.kibibytes(Math.round(bytes / 1024));
-  return strings.common.mebibytes((bytes / 1024 / 1024).toFixed(1));
+  if (bytes < 1024 ** 3) return strings.common.mebibytes((bytes / 1024 ** 2).toFixed(1));
+  return strings.common.gibibytes((bytes / 1024 ** 3).toFixed(1));
 }

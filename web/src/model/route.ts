@@ -1,15 +1,22 @@
-// The page's addresses: `#/`, `#/inbox`, `#/tasks`, `#/s/{session}` and `#/s/{session}/t/{turn}`. They live behind the `#`, so that the gateway serves one file for all of them.
+// The page's addresses: `#/`, `#/inbox`, `#/tasks`, `#/admin/{section}`, `#/s/{session}` and `#/s/{session}/t/{turn}`. They live behind the `#`, so that the gateway serves one file for all of them.
 
 import { useSyncExternalStore } from "react";
 
-export type Route = { page: "start" } | { page: "tasks" } | { page: "inbox" } | { page: "session"; sessionId: string; turn: string | null };
+/** The sections of the page for administrators. */
+export const ADMIN_SECTIONS = ["overview", "agents", "storage", "keys", "fleet", "webhooks", "audit", "configuration"] as const;
+export type AdminSection = (typeof ADMIN_SECTIONS)[number];
+
+export type Route = { page: "start" } | { page: "tasks" } | { page: "inbox" } | { page: "admin"; section: AdminSection } | { page: "session"; sessionId: string; turn: string | null };
 
 export const TASKS_HREF = "#/tasks";
 export const INBOX_HREF = "#/inbox";
+export const ADMIN_HREF = "#/admin";
 
 export function parseRoute(hash: string): Route {
   if (hash === TASKS_HREF) return { page: "tasks" };
   if (hash === INBOX_HREF) return { page: "inbox" };
+  const admin = /^#\/admin(?:\/([a-z]+))?$/.exec(hash);
+  if (admin) return { page: "admin", section: ADMIN_SECTIONS.find((section) => section === admin[1]) ?? "overview" };
   const match = /^#\/s\/([^/?]+)(?:\/t\/([^/?]+))?/.exec(hash);
   if (!match) return { page: "start" };
   try {

@@ -5,13 +5,19 @@ import { lookup, visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
 
 export function duration(from: string, to: string): string {
-  const exact = Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000);
+  return length((Date.parse(to) - Date.parse(from)) / 1000);
+}
+
+/** A length of time in seconds as text. */
+export function length(ofSeconds: number): string {
+  const exact = Math.max(0, ofSeconds);
   if (!Number.isFinite(exact)) return "";
   if (exact < 1) return strings.time.underOneSecond;
   const seconds = Math.round(exact);
   if (seconds < 60) return strings.time.seconds(seconds);
   if (seconds < 3600) return strings.time.minutes(Math.floor(seconds / 60), seconds % 60);
-  return strings.time.hours(Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60));
+  if (seconds < 48 * 3600) return strings.time.hours(Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60));
+  return strings.time.days(Math.floor(seconds / 86_400), Math.floor((seconds % 86_400) / 3600));
 }
 
 export function ago(time: string, now: number): string {
@@ -23,11 +29,13 @@ export function ago(time: string, now: number): string {
   return strings.time.daysAgo(Math.floor(minutes / 1440));
 }
 
-/** A time today, or a day and a time. */
+/** A time today, or a day and a time, with the year if it is not the current one. */
 export function since(time: string): string {
   const at = new Date(time);
-  const isToday = at.toDateString() === new Date().toDateString();
-  return isToday ? clock(time) : at.toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  const now = new Date();
+  if (at.toDateString() === now.toDateString()) return clock(time);
+  const day = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } as const;
+  return at.toLocaleString([], at.getFullYear() === now.getFullYear() ? day : { ...day, year: "numeric" });
 }
 
 export function clock(time: string): string {

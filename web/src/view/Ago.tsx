@@ -5,7 +5,11 @@ import { SECOND_MS, MINUTE_STEP_MS, useNow } from "./now";
 
 export function Ago({ time }: { time: string }) {
   const now = useNow(MINUTE_STEP_MS);
-  return <time dateTime={time}>{ago(time, now)}</time>;
+  return (
+    <time dateTime={time} title={time}>
+      {ago(time, now)}
+    </time>
+  );
 }
 
 /** Renders nothing in the first second. */

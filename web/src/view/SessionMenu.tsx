@@ -7,6 +7,7 @@ import { goTo, sessionHref } from "../model/route";
 import { strings } from "../strings";
 import { AgentOutput } from "./AgentOutput";
 import { CopyButton } from "./CopyButton";
+import { download } from "./download";
 import { Icon } from "./Icon";
 import { NewConversationDialog } from "./NewConversationDialog";
 import { Popover } from "./Popover";
@@ -103,14 +104,4 @@ function Entry({ disabled = false, onChoose, children }: { disabled?: boolean; o
       {children}
     </button>
   );
-}
-
-function download(name: string, type: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  // The browser reads the text after this function.
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -103,6 +103,8 @@ export function Shell({ client, hub, onForget }: Props) {
           <WhenOpened>{({ InboxPage }) => <InboxPage client={client} sessions={sessions} menu={menu} onAnswered={refresh} />}</WhenOpened>
         ) : route.page === "tasks" ? (
           <WhenOpened>{({ TasksPage }) => <TasksPage client={client} menu={menu} />}</WhenOpened>
+        ) : route.page === "admin" ? (
+          <WhenOpened>{({ AdminPage }) => <AdminPage client={client} section={route.section} menu={menu} />}</WhenOpened>
         ) : open ? (
           <SessionView key={open} client={client} hub={hub} sessionId={open} turn={route.page === "session" ? route.turn : null} menu={menu} onActivity={changed} />
         ) : (

@@ -5,7 +5,7 @@ import { type GatewayClient, known, type SessionSummary as Session } from "@acp-
 import { visible } from "@acp-gateway/client/read";
 import { grouped, matches } from "../model/groups";
 import { useMay } from "../model/rights";
-import { goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";
+import { ADMIN_HREF, goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";
 import { seen } from "../model/seen";
 import { strings } from "../strings";
 import type { SessionList } from "@acp-gateway/react";
@@ -35,6 +35,7 @@ interface Props {
 export function Sidebar({ client, list, route, open, openTitle, onForget, onNavigate, onSearch, onHelp }: Props) {
   const [error, setError] = useProblem(list.sessions);
   const mayPrompt = useMay(client, "prompt");
+  const mayAdmin = useMay(client, "admin");
   const [search, setSearch] = useState("");
   useSyncExternalStore(seen.subscribe, seen.stored);
   const now = useNow(GROUP_STEP_MS);
@@ -81,6 +82,11 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
         <a className="sidebar-action quiet" href={TASKS_HREF} aria-current={route.page === "tasks" ? "page" : undefined} onClick={onNavigate}>
           <Icon name="clock" /> {strings.inbox.tasks}
         </a>
+        {mayAdmin && (
+          <a className="sidebar-action quiet" href={ADMIN_HREF} aria-current={route.page === "admin" ? "page" : undefined} onClick={onNavigate}>
+            <Icon name="mode" /> {strings.admin.title}
+          </a>
+        )}
       </div>
       {error !== null && <ProblemNote error={error} />}
       {list.error !== null && list.sessions === null && <ProblemNote error={list.error} />}

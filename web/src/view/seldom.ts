@@ -1,5 +1,6 @@
 // The parts that are loaded when a person opens one of them.
 
+export { AdminPage } from "./admin/AdminPage";
 export { AgentSessions } from "./AgentSessions";
 export { InboxPage } from "./InboxPage";
 export { InstallableAgents } from "./InstallableAgents";

@@ -38,4 +38,5 @@ test.each([
   [1023, "1023 B"],
   [2048, "2 KiB"],
   [1_572_864, "1.5 MiB"],
+  [5 * 1024 ** 3, "5.0 GiB"],
 ])("%i bytes are %s", (bytes, expected) => expect(size(bytes)).toBe(expected));

@@ -21,6 +21,7 @@ test("durations and stop reasons in words", () => {
   expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T22:00:00.300Z")).toBe("under a second");
   expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T22:00:59.600Z")).toBe("1 min 0 s");
   expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T23:59:59.600Z")).toBe("2 h 0 min");
+  expect(duration("2026-11-21T22:00:00.000Z", "2026-11-24T00:59:00.000Z")).toBe("2 days 2 h");
   expect(stopWords("cancelled", "person")).toBe("Stopped");
   expect(stopWords("cancelled", "silence")).toBe("Stopped: the agent sent nothing for too long");
   expect(stopWords("constructor", "constructor")).toBe("Ended (constructor)");

@@ -351,16 +351,20 @@ impl Reader {
                     self.invalid_output.clear();
                 }
                 batch.messages.push(message);
-                let per_minute = self.limits.max_invalid_lines_per_minute;
-                if invalid
-                    && self.startup_bytes.is_none()
-                    && count_invalid_line(&mut self.invalid_lines) > per_minute
-                {
-                    let reason = format!(
-                        "it wrote more than {per_minute} lines a minute that are not JSON-RPC"
-                    );
-                    let _ = self.batches.send(batch).await;
-                    return Err(ReadEnd(Some(reason)));
+                if invalid && self.startup_bytes.is_none() {
+                    let per_minute = self.limits.max_invalid_lines_per_minute;
+                    let lines = count_invalid_line(&mut self.invalid_lines);
+                    if lines == 1 {
+                        // Their text is in the events of the session.
+                        tracing::warn!("the agent writes lines to stdout that are not JSON-RPC");
+                    }
+                    if lines > per_minute {
+                        let reason = format!(
+                            "it wrote more than {per_minute} lines a minute that are not JSON-RPC"
+                        );
+                        let _ = self.batches.send(batch).await;
+                        return Err(ReadEnd(Some(reason)));
+                    }
                 }
             }
             if batch.bytes >= MAX_BATCH_BYTES

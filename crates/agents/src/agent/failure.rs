@@ -179,16 +179,28 @@ impl AgentFailure {
         }
     }
 
+    /// The last output of the process to stderr, masked. Empty if there is none.
+    pub fn stderr_tail(&self) -> &str {
+        match self {
+            Self::Exited(AgentExit { stderr_tail, .. })
+            | Self::StartTimeout { stderr_tail, .. } => stderr_tail,
+            _ => "",
+        }
+    }
+
+    pub fn exit_code(&self) -> Option<i32> {
+        match self {
+            Self::Exited(exit) => exit.exit_code,
+            _ => None,
+        }
+    }
+
     /// The error as one line, with the last output of the process to stderr. The output is masked. At most `max` bytes.
     pub fn with_output(&self, max: usize) -> String {
         let mut text = self.to_string();
         text.truncate(text.floor_char_boundary(max));
-        let (Self::Exited(AgentExit { stderr_tail, .. }) | Self::StartTimeout { stderr_tail, .. }) =
-            self
-        else {
-            return text;
-        };
-        let output = stderr_tail.split_whitespace().collect::<Vec<_>>().join(" ");
+        let output = self.stderr_tail().split_whitespace();
+        let output = output.collect::<Vec<_>>().join(" ");
         let left = max.saturating_sub(text.len() + OUTPUT_LABEL.len());
         let from = output.ceil_char_boundary(output.len().saturating_sub(left));
         if !output[from..].is_empty() {

@@ -36,6 +36,8 @@ pub(super) struct Handshake<'a> {
     pub(super) key: &'a ProcessKey,
     pub(super) version: AcpVersion,
     pub(super) gateway_version: &'a str,
+    /// The token of the process for its telemetry, which is masked like the secrets of the entry.
+    pub(super) telemetry_token: Option<&'a str>,
 }
 
 impl Handshake<'_> {
@@ -49,6 +51,8 @@ impl Handshake<'_> {
         let spec = self.spec;
         let (connection, mut batches, transport) =
             Connection::start(channel, spec, self.version, limits, shutdown);
+        let token = self.telemetry_token.map(str::to_owned);
+        connection.secrets.add(token.into_iter().collect());
         let timeout = spec.settings.start_timeout;
         let initialized = self.initialize(&connection, &mut batches, &*transport);
         let failure = match tokio::time::timeout(timeout, initialized).await {
@@ -122,6 +126,7 @@ mod tests {
             key: &key,
             version: AcpVersion::V1,
             gateway_version: "test",
+            telemetry_token: None,
         };
         let limits = Arc::new(Limits::default());
         let shutdown = Shutdown::new();

@@ -14,6 +14,7 @@ use super::handshake::{Handshake, v2_process};
 use super::idle_folder::{IdleFolder, IdleFolders};
 use super::process::{FailedStart, HostAccess, Process, ProcessKey, SessionStart};
 use super::spec::{AgentSpec, Endpoint, INVALID_ENTRY};
+use super::telemetry::{TelemetryAdmission, TelemetrySources};
 use super::transport::stdio;
 use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
@@ -36,6 +37,8 @@ pub struct Launcher {
     version: &'static str,
     /// Processes can start with a folder before their session exists.
     idle_folders: IdleFolders,
+    /// `None` if no entry enabled telemetry at the start of the gateway.
+    telemetry: Option<TelemetrySources>,
     /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
@@ -48,6 +51,7 @@ impl Launcher {
         audit: Audit,
         version: &'static str,
         idle_folders: IdleFolders,
+        telemetry: Option<TelemetrySources>,
     ) -> Self {
         Self {
             spawner,
@@ -56,6 +60,7 @@ impl Launcher {
             audit,
             version,
             idle_folders,
+            telemetry,
             v1_only: Arc::default(),
         }
     }
@@ -147,6 +152,11 @@ impl Launcher {
         let mut child = self.child_spec(spec, &key.tenant, folders).await?;
         let session = key.session.as_ref();
         child.cwd = session.map(|session| session.cwd.clone());
+        let telemetry = self.admit_telemetry(spec);
+        if let Some(telemetry) = &telemetry {
+            child.env.extend(telemetry.variables(spec));
+            child.secrets.push(telemetry.token().to_owned());
+        }
         // At the level `strict` a translation runs outside of the operator's command, which may be a container without this
         // program.
         (child.program, child.args) = spec.settings.dialect.command(
@@ -170,6 +180,7 @@ impl Launcher {
             user_id: child.user,
         };
         self.audit.append(ActorKind::Gateway, applied);
+        let pid = child.pid;
         let folders = child.folders.clone();
         let terminals = child.terminals.clone();
         let tree = child.tree();
@@ -178,6 +189,7 @@ impl Launcher {
             key,
             version,
             gateway_version: self.version,
+            telemetry_token: telemetry.as_ref().map(TelemetryAdmission::token),
         };
         let channel = stdio::open(child);
         let mut process = handshake.run(channel, &self.limits, &self.shutdown).await?;
@@ -185,12 +197,28 @@ impl Launcher {
         let noted = self.shutdown.spawn_blocking(move || noted.with_baseline());
         let tree = noted.await.unwrap_or(tree);
         process.host = Some(HostAccess {
+            pid,
             terminals,
             tree,
             isolation,
             folders,
+            telemetry,
         });
         Ok(process)
+    }
+
+    /// Admits the telemetry of a new process, if its entry enables it.
+    fn admit_telemetry(&self, spec: &AgentSpec) -> Option<TelemetryAdmission> {
+        if !spec.settings.telemetry {
+            return None;
+        }
+        if self.telemetry.is_none() {
+            tracing::warn!(
+                "the agent sends no telemetry: `telemetry` of its entry takes effect at the next start of the gateway"
+            );
+        }
+        let sources = self.telemetry.as_ref()?;
+        Some(sources.admit(&spec.name))
     }
 
     /// The configured command with the home of the tenant, which is created if necessary.

@@ -4,7 +4,7 @@
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
 //! Reading order: [`settings`], [`spec`], [`catalogue`], [`client_input_policy`], [`process`], [`transport`], [`connection`] with [`secrets`], [`handshake`],
-//! [`launcher`], [`remote`], [`failure`].
+//! [`launcher`] with [`telemetry`], [`remote`], [`failure`].
 
 mod catalogue;
 pub mod client_input_policy;
@@ -18,6 +18,7 @@ mod remote;
 mod secrets;
 mod settings;
 mod spec;
+mod telemetry;
 mod transport;
 
 pub use catalogue::{Catalogue, CurrentCatalogue};
@@ -32,6 +33,7 @@ pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
 pub use settings::{AgentSettings, Permissions, PoolSettings};
 pub use spec::{AgentSpec, Endpoint, Home, INVALID_ENTRY, Known, RemoteEndpoint, RemoteFolders};
+pub use telemetry::{TelemetrySource, TelemetrySources};
 pub use transport::BoxFuture;
 #[cfg(test)]
 pub(crate) use transport::memory;

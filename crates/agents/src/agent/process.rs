@@ -14,8 +14,9 @@ use super::connection::{Batch, Connection, Inbound, ReadEnd};
 use super::failure::{AgentExit, AgentFailure};
 use super::idle_folder::IdleFolder;
 use super::spec::AgentSpec;
+use super::telemetry::TelemetryAdmission;
 use super::transport::Transport;
-use base::types::{AppliedIsolation, Isolation, Tenant, random_uuid};
+use base::types::{AppliedIsolation, Isolation, SessionId, Tenant, random_uuid};
 use children::{FolderGrants, ProcessTree, Terminals};
 use wire::acp::auth::AuthMethod;
 use wire::acp::{
@@ -44,12 +45,15 @@ pub struct Process {
 
 #[derive(Debug)]
 pub(super) struct HostAccess {
+    pub(super) pid: u32,
     pub(super) terminals: Terminals,
     /// The agent's processes, with those that ran after `initialize` as the baseline.
     pub(super) tree: ProcessTree,
     pub(super) isolation: AppliedIsolation,
     /// `None` if a running process can get no folders.
     pub(super) folders: Option<FolderGrants>,
+    /// `None` if the entry does not enable telemetry.
+    pub(super) telemetry: Option<TelemetryAdmission>,
 }
 
 /// A failed start. Its process may still run: dropping this value stops it in the background.
@@ -187,6 +191,14 @@ impl Process {
         self.host.as_ref().map(|host| &host.terminals)
     }
 
+    /// Records that the process serves this session.
+    pub(crate) fn record_session(&self, session: SessionId) {
+        let telemetry = self.host.as_ref().and_then(|host| host.telemetry.as_ref());
+        if let Some(telemetry) = telemetry {
+            telemetry.record_session(session);
+        }
+    }
+
     pub fn isolation(&self) -> Option<AppliedIsolation> {
         self.host.as_ref().map(|host| host.isolation)
     }
@@ -245,6 +257,11 @@ impl Process {
 
     pub fn has_unread(&self) -> bool {
         !self.batches.is_empty()
+    }
+
+    /// The id of the agent's process. `None` if it is not a child process of the gateway.
+    pub fn pid(&self) -> Option<u32> {
+        self.host.as_ref().map(|host| host.pid)
     }
 
     /// The processes of the agent, with the baseline after `initialize`. `None` if it is not a child process of the gateway.

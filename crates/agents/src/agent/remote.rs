@@ -66,6 +66,7 @@ impl RemoteConnector {
             key,
             version,
             gateway_version: self.version,
+            telemetry_token: None,
         };
         if remote.uses_http() {
             self.open_http(handshake, remote, client).await
@@ -146,6 +147,7 @@ impl RemoteConnector {
             key,
             version: MEMBER_VERSION,
             gateway_version: self.version,
+            telemetry_token: None,
         };
         handshake.run(channel, &self.limits, &self.shutdown).await
     }

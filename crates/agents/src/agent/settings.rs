@@ -24,6 +24,8 @@ pub struct AgentSettings {
     pub allowed_rpc_methods: Vec<String>,
     /// Whether users may sign in to the agent in a terminal.
     pub terminal_auth: bool,
+    /// Whether processes get a token with which they send their telemetry to the gateway.
+    pub telemetry: bool,
     pub dialect: AgentDialect,
     /// The version of ACP that the gateway requests: 1 or 2.
     pub protocol: u64,
@@ -53,6 +55,7 @@ impl Default for AgentSettings {
             allowed_meta_keys: Vec::new(),
             allowed_rpc_methods: Vec::new(),
             terminal_auth: false,
+            telemetry: false,
             dialect: AgentDialect::default(),
             protocol: 1,
             pool: PoolSettings::default(),

@@ -94,6 +94,7 @@ impl Lease {
 
     /// Names the session that holds the lease, and its running turn.
     pub fn report_holder(&self, holder: Holder) {
+        self.process().record_session(holder.session);
         self.update(|leased| leased.holder = Some(holder));
     }
 

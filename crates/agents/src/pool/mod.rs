@@ -24,6 +24,6 @@ pub use lease::{Disposition, Lease, LeaseActivity};
 pub use scheduler::Pool;
 pub use sign_in::SignIn;
 pub use source::{AgentSource, AgentSources};
-pub use state::{Holder, Priority, RequestedSession};
+pub use state::{Holder, LastFailure, Priority, RequestedSession};
 pub use stats::{PoolCounts, PoolProcess, PoolStats};
 pub use wait_queue::{AcquireError, PendingLease, RETRY_AFTER, ShortLease, ShortLeaseError};

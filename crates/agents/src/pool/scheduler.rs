@@ -11,7 +11,9 @@ use tracing::Instrument;
 use super::crashes::CrashBackoff;
 use super::homes::{HomePermit, Homes};
 use super::source::AgentSource;
-use super::state::{AgentState, Grant, IdleProcess, PoolKey, SessionHistory, Start, Started, Step};
+use super::state::{
+    AgentState, Grant, IdleProcess, LastFailure, PoolKey, SessionHistory, Start, Started, Step,
+};
 use crate::agent::{AgentFailure, AgentSpec, Catalogue, FailedStart, Process, ProcessKey};
 use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
@@ -198,6 +200,8 @@ impl Pool {
                         spec: Arc::clone(&agent.spec),
                         at: Instant::now(),
                         connection: None,
+                        pid: None,
+                        tree: None,
                     };
                     agent.processes.insert(start.id, started);
                     let pool = self.clone();
@@ -358,6 +362,8 @@ impl Pool {
                 agent.starting -= 1;
                 if let Some(started) = agent.processes.get_mut(&id) {
                     started.connection = Some(process.connection.clone());
+                    started.pid = process.pid();
+                    started.tree = process.tree();
                 }
                 if Arc::ptr_eq(&agent.spec, &spec) {
                     agent.learned.initialized = Some(Arc::clone(&process.initialized));
@@ -423,6 +429,7 @@ impl Pool {
             let error: Arc<str> = failure.with_output(ERROR_BYTES).into();
             is_known = agent.learned.start_error.as_ref() == Some(&error);
             agent.learned.start_error = Some(error);
+            agent.learned.last_failure = Some(LastFailure::of(failure.clone()));
             agent.learned.start_is_fixed = failure.is_fixed();
         }
         if !of_session && failed.permit.is_some() {

@@ -10,10 +10,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::crashes::CrashBackoff;
-use crate::agent::{AgentFailure, AgentSpec, Connection, EarlierChannel, Process, ProcessKey};
+use crate::agent::{
+    AgentExit, AgentFailure, AgentSpec, Connection, EarlierChannel, Process, ProcessKey,
+};
 use crate::limits::Limits;
 use base::telemetry::metrics;
 use base::types::{AgentName, Principal, PromptId, SessionId, Tenant, Timestamp, random_uuid};
+use children::ProcessTree;
 use wire::acp::auth::{AuthState, TerminalAuth};
 use wire::acp::{ClientCapabilities, InitializeResult};
 
@@ -167,6 +170,7 @@ pub(super) struct Learned {
     /// Whether every start fails with this error until the entry, its program or the machine changes. No process then starts ahead
     /// of a request; a request tries again.
     pub(super) start_is_fixed: bool,
+    pub(super) last_failure: Option<LastFailure>,
     /// Failed starts while a session or a call waited for a process.
     pub(super) crashes: CrashBackoff,
     /// Failed starts and crashes of processes that no session had requested. They are no reason to refuse a request.
@@ -378,6 +382,7 @@ impl AgentState {
             let dead = self.idle.swap_remove(at);
             if dead.process.has_ended() {
                 metrics().agent_exits(&self.spec.name, "idle", 1);
+                self.learned.last_failure = Some(LastFailure::of_idle(&dead.process));
                 if dead.used_by.is_none() {
                     self.learned.prestart_crashes.record(now, limits);
                 }
@@ -651,6 +656,43 @@ pub(super) struct Started {
     pub(super) at: Instant,
     /// `None` before the end of the handshake.
     pub(super) connection: Option<Connection>,
+    /// `None` before the end of the handshake, and if the agent is not a child process of the gateway.
+    pub(super) pid: Option<u32>,
+    pub(super) tree: Option<ProcessTree>,
+}
+
+/// The latest failed start, or the latest end of a process without an order of the gateway.
+#[derive(Debug, Clone)]
+pub struct LastFailure {
+    pub failure: AgentFailure,
+    at: Instant,
+}
+
+impl LastFailure {
+    pub(super) fn of(failure: AgentFailure) -> Self {
+        Self {
+            failure,
+            at: Instant::now(),
+        }
+    }
+
+    /// The end of a process that no session used.
+    fn of_idle(process: &Process) -> Self {
+        Self::of(match process.pid() {
+            Some(_) => AgentFailure::Exited(AgentExit {
+                stderr_tail: process.stderr(),
+                ..AgentExit::default()
+            }),
+            None => AgentFailure::Disconnected {
+                reason: "it ended while no session used it".to_owned(),
+            },
+        })
+    }
+
+    /// The time since the failure.
+    pub fn age(&self) -> Duration {
+        self.at.elapsed()
+    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::scheduler::Pool;
-use super::state::{ActiveLease, AgentState, Holder, PoolKey};
-use crate::agent::{AgentSpec, Connection};
+use super::state::{ActiveLease, AgentState, Holder, LastFailure, PoolKey};
+use crate::agent::{AgentExit, AgentSpec, Connection};
+use base::telemetry::metrics;
 use base::types::{AgentName, AppliedIsolation, Tenant};
+use children::ProcessTree;
 use events::api::ProcessState;
 use wire::acp::InitializeResult;
 
@@ -68,6 +70,21 @@ impl Pool {
         };
         Some((figures, agent.learned.initialized.clone()))
     }
+
+    /// Records that the process of a session ended without an order of the gateway.
+    pub fn record_exit(&self, agent: &AgentName, tenant: &Tenant, exit: &AgentExit) {
+        metrics().agent_exits(agent, exit.cause(), 1);
+        if let Some(pool) = self.state().pools.get_mut(&PoolKey::new(agent, tenant)) {
+            pool.learned.last_failure = Some(LastFailure::of(exit.clone().into()));
+        }
+    }
+
+    /// The latest failure of the agent with its current entry.
+    pub fn last_failure(&self, agent: &AgentName, tenant: &Tenant) -> Option<LastFailure> {
+        let state = self.state();
+        let pool = state.pools.get(&PoolKey::new(agent, tenant))?;
+        pool.learned.last_failure.clone()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -80,6 +97,9 @@ pub struct PoolProcess {
     pub holder: Option<Holder>,
     /// `None` while the process starts.
     pub connection: Option<Connection>,
+    /// `None` while the process starts, and if it is not a child process of the gateway.
+    pub pid: Option<u32>,
+    pub tree: Option<ProcessTree>,
 }
 
 impl AgentState {
@@ -110,6 +130,8 @@ impl AgentState {
                 uptime: now.saturating_duration_since(started.at),
                 holder: lease.and_then(|lease| lease.holder),
                 connection: started.connection.clone(),
+                pid: started.pid,
+                tree: started.tree.clone(),
             }
         })
     }

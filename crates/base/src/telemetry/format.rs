@@ -45,9 +45,24 @@ fn plain_value(value: &str) -> Cow<'_, str> {
 
 /// Fields in their order, each name once.
 #[derive(Default)]
-struct Fields(Vec<(&'static str, Value)>);
+pub(super) struct Fields(pub(super) Vec<(&'static str, Value)>);
 
 impl Fields {
+    /// The fields of an event and of its spans.
+    pub(super) fn of<S>(event: &Event<'_>, context: &Context<'_, S>) -> Self
+    where
+        S: Subscriber + for<'lookup> LookupSpan<'lookup>,
+    {
+        let mut fields = Self::default();
+        event.record(&mut fields);
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(outer) = span.extensions().get::<Self>() {
+                fields.add_missing(outer);
+            }
+        }
+        fields
+    }
+
     fn set(&mut self, field: &Field, value: impl Into<Value>) {
         let name = field.name();
         match self.0.iter_mut().find(|(set, _)| *set == name) {
@@ -118,13 +133,7 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        for span in context.event_scope(event).into_iter().flatten() {
-            if let Some(outer) = span.extensions().get::<Fields>() {
-                fields.add_missing(outer);
-            }
-        }
+        let fields = Fields::of(event, &context);
         let mut time = String::new();
         let _ = SystemTime.format_time(&mut Writer::new(&mut time));
         let metadata = event.metadata();

@@ -14,16 +14,18 @@ use std::time::Duration;
 
 use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _, NoopMeterProvider};
 use opentelemetry::{KeyValue, Value};
-use opentelemetry_sdk::Resource;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::reader::MetricReader;
 use opentelemetry_sdk::metrics::{
     InstrumentKind, ManualReader, Pipeline, SdkMeterProvider, Temporality,
 };
+use prost::Message as _;
 
 use super::exposition::{self, TextFormat};
 use super::process;
+use super::resource::{RESOURCE, VERSION};
 use crate::shutdown::lock_or_abort;
 use crate::types::{AgentName, Ids, Timestamp};
 
@@ -242,6 +244,12 @@ instruments! {
         processes(agent: &AgentName = "agent", state: &'static str = "state") -> u64 = Gauge u64_observable_gauge, "acp_gateway.agent.processes", "{process}";
         /// Requests that wait for a process.
         pool_waiting(agent: &AgentName = "agent") -> u64 = Gauge u64_observable_gauge, "acp_gateway.pool.waiting", "{request}";
+        /// Streams that have been behind the log for more than a second, because of their clients or a replay.
+        streams_behind() -> u64 = Gauge u64_observable_gauge, "acp_gateway.streams.behind", "{stream}";
+        /// The longest time for which a stream has been behind, or 0 below a second.
+        stream_lag() -> f64 = Gauge f64_observable_gauge, "acp_gateway.stream.lag", "s";
+        /// Stored sessions.
+        sessions_stored() -> u64 = Gauge u64_observable_gauge, "acp_gateway.sessions.stored", "{session}";
         /// Stored events.
         log_size() -> u64 = Gauge u64_observable_gauge, "acp_gateway.log.size", "By";
         /// Free disk space for the log.
@@ -265,6 +273,17 @@ instruments! {
     }
 }
 
+impl Metrics {
+    /// The open streams and held requests of each kind.
+    pub fn open_streams(&self) -> BTreeMap<&'static str, i64> {
+        let mut open = BTreeMap::new();
+        self.streams.read(|kind, count| {
+            open.insert(kind, count);
+        });
+        open
+    }
+}
+
 /// The number of objects for each value of the label.
 #[derive(Debug, Clone, Default)]
 struct Levels(Arc<Mutex<BTreeMap<&'static str, Arc<AtomicI64>>>>);
@@ -276,7 +295,7 @@ impl Levels {
         Level { label, count }
     }
 
-    fn read(&self, each: impl Fn(&'static str, i64)) {
+    fn read(&self, mut each: impl FnMut(&'static str, i64)) {
         for (label, count) in &*lock_or_abort(self.0.lock()) {
             each(label, count.load(Ordering::Relaxed));
         }
@@ -307,6 +326,7 @@ impl Drop for Level {
 struct Provider {
     reader: ScrapeReader,
     metrics: Metrics,
+    started_at: Timestamp,
     /// The instruments end with it.
     _sdk: SdkMeterProvider,
 }
@@ -318,13 +338,8 @@ static NOOP: LazyLock<Metrics> =
 impl Provider {
     fn new() -> Self {
         let reader = ScrapeReader(Arc::new(ManualReader::builder().build()));
-        // A default resource reads the environment.
-        let resource = Resource::builder_empty()
-            .with_service_name("acp-gateway")
-            .with_attribute(KeyValue::new("service.version", VERSION))
-            .build();
         let sdk = SdkMeterProvider::builder()
-            .with_resource(resource)
+            .with_resource(RESOURCE.clone())
             .with_reader(reader.clone())
             .build();
         let metrics = Metrics::new(sdk.meter("acp-gateway"));
@@ -332,24 +347,28 @@ impl Provider {
         metrics.process_memory(|observe| process::resident_bytes().into_iter().for_each(observe));
         metrics.process_cpu(|observe| observe(process::processor_seconds()));
         metrics.process_files(|observe| process::open_files().into_iter().for_each(observe));
-        let started = Ids::system().now().since(Timestamp::from_millis(0));
+        let started_at = Ids::system().now();
+        let started = started_at.since(Timestamp::from_millis(0));
         metrics.process_start(move |observe| observe(started.as_secs_f64()));
         Self {
             reader,
             metrics,
+            started_at,
             _sdk: sdk,
         }
     }
 
-    fn export(&self, format: TextFormat) -> String {
+    fn collect(&self) -> ResourceMetrics {
         let mut metrics = ResourceMetrics::default();
-        // It fails only after a shutdown of the provider, which never happens. The text is then empty.
+        // It fails only after a shutdown of the provider, which never happens. The result is then empty.
         let _ = self.reader.collect(&mut metrics);
-        exposition::write(&metrics, format)
+        metrics
+    }
+
+    fn export(&self, format: TextFormat) -> String {
+        exposition::write(&self.collect(), format)
     }
 }
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Starts the metrics of this process, which begins now. A second call has no effect.
 pub fn init() {
@@ -360,13 +379,24 @@ pub fn metrics() -> &'static Metrics {
     PROVIDER.get().map_or(&NOOP, |provider| &provider.metrics)
 }
 
+/// The start of the metrics, and thus of the gateway. `None` in other programs.
+pub fn started_at() -> Option<Timestamp> {
+    PROVIDER.get().map(|provider| provider.started_at)
+}
+
 /// All metrics in a text format of Prometheus. Reads figures in memory and `/proc`.
 pub fn export(format: TextFormat) -> String {
     let provider = PROVIDER.get();
     provider.map_or_else(String::new, |provider| provider.export(format))
 }
 
-/// The reader for scrapes. The provider and the route share it.
+/// All metrics as a request of OTLP in protobuf. Reads figures in memory and `/proc`.
+pub fn export_otlp() -> Vec<u8> {
+    let metrics = PROVIDER.get().map(Provider::collect).unwrap_or_default();
+    ExportMetricsServiceRequest::from(&metrics).encode_to_vec()
+}
+
+/// The reader for scrapes and for OTLP. The provider and the functions that export share it.
 #[derive(Debug, Clone)]
 struct ScrapeReader(Arc<ManualReader>);
 

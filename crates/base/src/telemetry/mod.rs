@@ -1,12 +1,17 @@
-//! Logging to stderr, and metrics.
+//! Logging to stderr, metrics, and spans for OTLP.
 //!
 //! The format of logs is human-readable on a terminal and one JSON object a line elsewhere (`format`). `metrics` has the table of
-//! instruments, which `exposition` writes for a scrape; `process` reads the figures of this process.
+//! instruments, which `exposition` writes for a scrape; `process` reads the figures of this process. `recent` keeps
+//! the latest warnings and errors. `traces` has the spans of requests and prompts, and `resource` describes this process to a
+//! collector.
 
 mod exposition;
 mod format;
 pub mod metrics;
-mod process;
+pub mod process;
+mod recent;
+mod resource;
+pub mod traces;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
@@ -14,8 +19,8 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd as _;
 use std::panic::PanicHookInfo;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
@@ -23,9 +28,11 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use format::{Format, Records};
+use recent::RecentRecords;
 
 pub use exposition::TextFormat;
 pub use metrics::metrics;
+pub use recent::RecentRecord;
 
 const DEFAULT_FILTER: &str = "info";
 
@@ -86,7 +93,8 @@ fn install<W>(filter: Option<&str>, format: Format, writer: W) -> Result<(), Tel
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), format, writer)?;
+    let filter = filter.unwrap_or(DEFAULT_FILTER);
+    let subscriber = subscriber(filter, format, writer, RECENT.clone())?;
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| TelemetryError::AlreadyStarted(error.into()))?;
     // The panic itself continues as before.
@@ -98,6 +106,7 @@ fn subscriber<W>(
     filter: &str,
     format: Format,
     writer: W,
+    recent: RecentRecords,
 ) -> Result<Box<dyn Subscriber + Send + Sync>, TelemetryError>
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -108,9 +117,15 @@ where
         source,
     })?;
     let records = Records { format, writer };
-    Ok(Box::new(
-        tracing_subscriber::registry().with(levels).with(records),
-    ))
+    let layers = tracing_subscriber::registry().with(levels).with(records);
+    Ok(Box::new(layers.with(recent)))
+}
+
+static RECENT: LazyLock<RecentRecords> = LazyLock::new(RecentRecords::default);
+
+/// The latest warnings and errors in the log of this process, the newest first.
+pub fn recent_records() -> Vec<RecentRecord> {
+    RECENT.newest_first()
 }
 
 /// Logs a panic as a record of the configured format.

@@ -1,5 +1,6 @@
 //! The instructions for the supervisor of a child.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -169,7 +170,7 @@ pub(crate) enum Access {
 
 #[derive(Debug, Clone)]
 pub(crate) struct AccessModel {
-    rules: Vec<(PathBuf, Access)>,
+    rules: HashMap<PathBuf, Access>,
     read_only: bool,
 }
 
@@ -194,24 +195,20 @@ impl AccessModel {
         for path in &confinement.visible {
             // A folder in a writable one is writable.
             if model.at(path) != Access::Writable {
-                model.rules.push((path.clone(), Access::Visible));
+                model.rules.insert(path.clone(), Access::Visible);
             }
         }
         model
     }
 
     pub(crate) fn grant(&mut self, folder: &Path) {
-        self.rules.push((folder.to_owned(), Access::Writable));
+        self.rules.insert(folder.to_owned(), Access::Writable);
     }
 
     pub(crate) fn at(&self, path: &Path) -> Access {
-        let around = self
-            .rules
-            .iter()
-            .filter(|(folder, _)| path.starts_with(folder));
-        // The last one of equal paths.
-        let innermost = around.max_by_key(|(folder, _)| folder.components().count());
-        innermost.map_or(Access::Open, |(_, access)| *access)
+        let mut innermost = path.ancestors();
+        let access = innermost.find_map(|folder| self.rules.get(folder));
+        access.copied().unwrap_or(Access::Open)
     }
 
     /// Whether a mount at this path must be read-only.

@@ -77,9 +77,10 @@ impl ExpectedMounts {
 
     /// Fails with the first path that shows more than the model.
     pub(super) fn check(&self, mounts: &MountTable) -> io::Result<()> {
+        let reachable: Vec<&Mount> = mounts.reachable().collect();
         self.check_hidden(mounts)?;
-        self.check_own(mounts)?;
-        for mount in mounts.reachable() {
+        self.check_own(mounts, &reachable)?;
+        for mount in reachable {
             let must_be_read_only =
                 mount.is_control_groups() || self.model.is_read_only(&mount.point);
             // The init process mounts the `/proc` of its namespace after the first check.
@@ -109,7 +110,7 @@ impl ExpectedMounts {
     }
 
     /// The shared folders for temporary files show only the child's own ones.
-    fn check_own(&self, mounts: &MountTable) -> io::Result<()> {
+    fn check_own(&self, mounts: &MountTable, reachable: &[&Mount]) -> io::Result<()> {
         let foreign = "shows a folder that is not the child's own";
         for path in &self.temporary {
             if self.own.is_none() || mounts.location(path) != self.own {
@@ -130,7 +131,7 @@ impl ExpectedMounts {
             self.temporary.iter().any(|own| own == point)
                 || self.shared_memory.as_deref() == Some(point)
         };
-        for Mount { point, .. } in mounts.reachable() {
+        for Mount { point, .. } in reachable {
             if self.model.at(point) == Access::Own && !is_own(point) {
                 return Err(wrong(point, foreign));
             }

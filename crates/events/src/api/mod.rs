@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Deserializer};
 
+mod admin;
 mod agent;
 mod auth;
 mod broadcast;
@@ -25,6 +26,7 @@ mod terminal;
 mod transcript;
 mod webhook;
 
+pub use admin::*;
 pub use agent::*;
 pub use auth::*;
 pub use broadcast::*;

@@ -108,6 +108,10 @@ pub struct Session {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub task_id: Option<Uuid>,
+    /// The id that the session had at another gateway before an operator imported it. Absent for other sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub imported_from: Option<SessionId>,
     /// The cursor for `after` on the session's events. The stream then continues after this state without a
     /// gap.
     pub last_event_id: EventId,

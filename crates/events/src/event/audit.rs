@@ -317,6 +317,23 @@ audit_events! {
         #[schema(nullable = false)]
         error: Option<String>,
     }
+    /// A command imported a session.
+    SessionImported = "session.imported" {
+        session_id: SessionId,
+        /// The id of the session at the previous gateway.
+        imported_from: SessionId,
+        /// The number of `audit.imported` events that follow.
+        audit_events: u64,
+        /// The SHA-256 of those events as the previous gateway exports them: lines of JSON in their order.
+        audit_hash: String,
+    }
+    /// An event of the audit log of a previous gateway about a session that was imported. This log did not record it.
+    AuditEventImported = "audit.imported" {
+        session_id: SessionId,
+        /// The event. Its `id`, `seq`, `previous` and `sessionId` are those of the previous gateway.
+        #[schema(value_type = Object)]
+        event: serde_json::Value,
+    }
     /// Retention deletes the events up to `throughSeq`.
     AuditPruned = "audit.pruned" {
         through_seq: u64,

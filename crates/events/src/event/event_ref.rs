@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::str::FromStr;
 
 use bytes::BytesMut;
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::frame::{self, ChangedMembers, DATA, END, KIND};
 use crate::api::{AcpRequest, CancelCause, Resolution};
-use base::types::{Epoch, PromptId, RequestId, TerminalId, Timestamp};
+use base::types::{Epoch, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 /// An event, borrowed from its frame. It reads the members on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,37 @@ pub fn events(frames: &[u8], first_seq: u64) -> impl Iterator<Item = EventRef<'_
             start = end;
             EventRef::parse(seq, frame)
         })
+}
+
+/// Replaces the text of a session id wherever it occurs: as a member, in a path, in a URL. All ids have the same length.
+pub fn replace_session_id(bytes: &mut [u8], from: SessionId, to: SessionId) {
+    let from = from.to_string();
+    let to = to.to_string();
+    let found: Vec<usize> = memmem::find_iter(bytes, &from).collect();
+    for at in found {
+        bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+    }
+}
+
+/// The frames of `count` events in the log of another session. `None` if they are damaged.
+pub fn moved(
+    frames: &[u8],
+    first_seq: u64,
+    count: u64,
+    from: SessionId,
+    to: SessionId,
+) -> Option<Vec<u8>> {
+    let mut moved = frames.to_vec();
+    replace_session_id(&mut moved, from, to);
+    let mut events_read = 0;
+    let mut bytes_read = 0;
+    for event in events(&moved, first_seq) {
+        event.head()?;
+        serde_json::from_slice::<&RawValue>(event.data).ok()?;
+        events_read += 1;
+        bytes_read += event.frame.len();
+    }
+    (events_read == count && bytes_read == moved.len()).then_some(moved)
 }
 
 /// The members after the head. Members that the event does not have are `None`. Payloads of agents stay raw.

@@ -68,6 +68,8 @@ pub enum LostReason {
     NotRestored,
     /// A client asked for a new conversation.
     Requested,
+    /// The session was imported. The agent of the previous gateway has the conversation.
+    Imported,
 }
 
 /// A process of the agent holds the session now.

@@ -42,8 +42,9 @@ pub(super) struct Alarms {
     limits: Arc<Limits>,
     disk_space: watch::Sender<DiskSpace>,
     low: AtomicBool,
-    /// The free bytes at the last check.
+    /// The free bytes and the size of the disk at the last check.
     free: AtomicU64,
+    total: AtomicU64,
     /// Whether the reserve is allocated. Locked while that changes.
     reserved: Mutex<bool>,
 }
@@ -56,6 +57,7 @@ impl Alarms {
             disk_space: watch::Sender::default(),
             low: AtomicBool::default(),
             free: AtomicU64::default(),
+            total: AtomicU64::default(),
             reserved: Mutex::new(true),
         }
     }
@@ -105,6 +107,7 @@ impl Alarms {
             Err(error) => return tracing::warn!(%error, "could not read the free disk space"),
         };
         self.free.store(disk.free, Ordering::Relaxed);
+        self.total.store(disk.total, Ordering::Relaxed);
         let low = is_low(disk, &self.limits);
         if self.low.swap(low, Ordering::Relaxed) != low {
             let Disk { free, total, .. } = disk;
@@ -141,6 +144,10 @@ impl Alarms {
         self.free.load(Ordering::Relaxed)
     }
 
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
     pub(super) fn storage_full(&self) -> bool {
         *self.disk_space.borrow() != DiskSpace::Available || self.low.load(Ordering::Relaxed)
     }
@@ -165,8 +172,7 @@ pub(super) async fn watch(alarms: Arc<Alarms>, shutdown: Shutdown, closed: Cance
 
 /// Whether the free space is below the configured limits.
 fn is_low(disk: Disk, limits: &Limits) -> bool {
-    let part = disk.total / 100 * limits.min_free_disk_percent;
-    disk.free < part.max(limits.min_free_disk_bytes)
+    disk.free < disk.min_free(limits)
 }
 
 #[cfg(test)]

@@ -32,7 +32,9 @@ pub mod testing;
 mod tests;
 mod writer;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +42,9 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::limits::Limits;
-use crate::store::{Batch, Cut, EventStore, LogUsage, Maintenance, Record, Table};
+use crate::store::{
+    Batch, CommitError, Cut, EventStore, LogUsage, Maintenance, Record, RunHeader, Table,
+};
 use base::shutdown::Shutdown;
 use base::types::{Epoch, Expiry, Ids, Position, SessionId, Tenant, Timestamp};
 
@@ -70,6 +74,17 @@ const MAX_QUEUED_WRITES: usize = 256;
 #[derive(Debug, thiserror::Error)]
 #[error("could not start the log writer thread")]
 pub struct StartError(#[source] std::io::Error);
+
+/// The reason why the session of another log was not committed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    #[error("the disk is full")]
+    DiskFull,
+    #[error("the file is damaged")]
+    Unreadable,
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
 
 /// The log of all sessions. Cheap to clone. The writer stops when the last clone is dropped or on
 /// [`close`](Self::close). A [`SessionLog`] alone does not keep the writer running.
@@ -141,10 +156,7 @@ impl EventLog {
 
     /// The id of a new session of this log.
     pub fn new_session_id(&self) -> SessionId {
-        self.shared
-            .ids
-            .session()
-            .in_shard(self.shared.store.shard())
+        self.shared.ids.session().in_shard(self.shard())
     }
 
     /// The position of the last event that every reader can see. It is a cursor for
@@ -230,9 +242,43 @@ impl EventLog {
         self.shared.alarms.free_bytes()
     }
 
+    /// The size of the disk.
+    pub fn total_disk_bytes(&self) -> u64 {
+        self.shared.alarms.total_bytes()
+    }
+
     /// The size of all stored events, from memory.
     pub fn stored_bytes(&self) -> u64 {
         self.shared.store.total_bytes()
+    }
+
+    /// The number of stored sessions, from memory.
+    pub fn session_count(&self) -> usize {
+        self.shared.store.session_count()
+    }
+
+    /// The usage of the largest logs, the largest first, from memory. Reads the usage of all logs, so it may take milliseconds.
+    pub fn largest(&self, limit: usize) -> Vec<LogUsage> {
+        let sizes = RefCell::new(BinaryHeap::new());
+        self.shared.store.usages(1, &|log| {
+            if log.session != SessionId::AUDIT {
+                let mut sizes = sizes.borrow_mut();
+                sizes.push(Reverse((log.bytes, log.session)));
+                if sizes.len() > limit {
+                    sizes.pop();
+                }
+            }
+            false
+        });
+        let largest = sizes.into_inner().into_sorted_vec().into_iter();
+        // A session may have been deleted.
+        let usage = |Reverse((_, session))| self.shared.store.usage(session);
+        largest.filter_map(usage).collect()
+    }
+
+    /// The random number of the store, which the ids of its new sessions carry.
+    pub fn shard(&self) -> u16 {
+        self.shared.store.shard()
     }
 
     /// Whether commits find space on the disk; the receiver is notified of changes.
@@ -273,6 +319,43 @@ impl EventLog {
         batch.erase.push(session);
         let erase = move |store: &dyn Store| store.commit(&batch);
         self.shared.queue.run_maintenance(erase).await;
+    }
+
+    /// Runs the commit of a session from another log between two commits of the writer, and publishes it. `commit` receives the
+    /// time of the commit, and returns `None` if the session cannot be read.
+    pub async fn import(
+        &self,
+        tenant: &Tenant,
+        session: SessionId,
+        summary: Summary,
+        commit: impl FnOnce(Timestamp) -> Result<Option<Vec<RunHeader>>, CommitError> + Send + 'static,
+    ) -> Result<(), ImportError> {
+        let shared = Arc::clone(&self.shared);
+        let tenant = tenant.clone();
+        let import = move |_: &dyn Store| {
+            let runs = match commit(shared.expiry.latest_now()) {
+                Err(CommitError::Full) => return Ok(Err(ImportError::DiskFull)),
+                committed => committed?,
+            };
+            let Some(runs) = runs else {
+                return Ok(Err(ImportError::Unreadable));
+            };
+            let bytes = runs.iter().map(|run| run.bytes).sum();
+            shared.growth.add(bytes, &shared.limits);
+            let summaries = &shared.published.summaries;
+            summaries.publish(&tenant, session, summary);
+            if let Some(last) = runs.last() {
+                shared.published.last_pos.advance(last.last_pos);
+            }
+            Ok(Ok(()))
+        };
+        let imported = self.shared.queue.run_maintenance(import).await;
+        imported.unwrap_or(Err(Closed.into()))
+    }
+
+    /// The maximum stored size of a session's log.
+    pub fn max_session_bytes(&self) -> u64 {
+        self.shared.limits.max_session_log_bytes
     }
 
     /// The clock for expiry, which tolerates jumps of the wall clock.

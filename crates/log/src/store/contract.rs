@@ -412,6 +412,35 @@ fn prune_removes_oldest_and_keeps_last_run(store: &(impl EventStore + Maintenanc
     while store.compact().unwrap() {}
 }
 
+fn deleted_sessions_and_the_audit_log_do_not_count(store: &(impl EventStore + Maintenance)) {
+    append(store, vec![run(0, 1..=1), run(1, 1..=2), run(2, 1..=1)]);
+    assert_eq!(session(0), SessionId::AUDIT);
+    assert_eq!(store.session_count(), 2);
+    store.commit(&deletion(1, run(1, 3..=3))).unwrap();
+    assert_eq!(store.session_count(), 1);
+    assert!(store.usage(session(1)).is_some());
+    let expired = Batch {
+        erase: vec![session(1)],
+        records: vec![RecordState::absent(Table::Tombstone, session(1).as_bytes())],
+        ..Batch::default()
+    };
+    store.commit(&expired).unwrap();
+    assert_eq!(store.session_count(), 1);
+    append(store, vec![run(3, 1..=1)]);
+    assert_eq!(store.session_count(), 2);
+}
+
+/// The commit that deletes a session.
+pub(crate) fn deletion(number: u8, last: Run) -> Batch {
+    let id = session(number);
+    Batch {
+        erase: vec![id],
+        runs: vec![last],
+        records: vec![RecordState::present(Table::Tombstone, id.as_bytes(), "")],
+        ..Batch::default()
+    }
+}
+
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
         mod memory {
@@ -438,4 +467,5 @@ contract!(
     erased_positions_are_not_reused,
     scan_is_ordered_and_bounded_by_prefix,
     prune_removes_oldest_and_keeps_last_run,
+    deleted_sessions_and_the_audit_log_do_not_count,
 );

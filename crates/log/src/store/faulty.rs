@@ -210,6 +210,10 @@ impl Maintenance for FaultyStore {
         self.inner.usages(limit, filter)
     }
 
+    fn session_count(&self) -> usize {
+        self.inner.session_count()
+    }
+
     fn total_bytes(&self) -> u64 {
         self.inner.total_bytes()
     }

@@ -270,6 +270,17 @@ impl Maintenance for MemoryStore {
             .collect()
     }
 
+    fn session_count(&self) -> usize {
+        let maps = self.maps();
+        let is_deleted = |id: &SessionId| {
+            let tombstone = (Table::Tombstone, id.as_bytes().to_vec());
+            maps.records.contains_key(&tombstone)
+        };
+        let sessions = maps.logs.keys();
+        let sessions = sessions.filter(|id| **id != SessionId::AUDIT && !is_deleted(id));
+        sessions.count()
+    }
+
     fn total_bytes(&self) -> u64 {
         self.maps().logs.values().map(|log| log.usage.bytes).sum()
     }

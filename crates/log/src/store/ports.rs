@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::fmt::Debug;
 use std::io;
+use std::path::Path;
 
 use bytes::Bytes;
 
 use super::run::{Run, RunHeader};
+use crate::limits::Limits;
 use base::types::{Epoch, SessionId, Tenant, Timestamp};
 
 /// A store of events. Its commits contain runs of events and records.
@@ -182,11 +184,14 @@ pub struct Batch {
 
 /// Keeps a store within its limits.
 ///
-/// The methods block, except `usages` and `total_bytes`, which answer from memory. They may be called from any
-/// thread.
+/// The methods block, except `usages`, `session_count` and `total_bytes`, which answer from memory. They may be called
+/// from any thread.
 pub trait Maintenance: Send + Sync + Debug {
     /// Returns the usage of up to `limit` logs that `filter` accepts.
     fn usages(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
+
+    /// The number of logs without the audit log and without deleted sessions, which leave a tombstone and their last event.
+    fn session_count(&self) -> usize;
 
     fn total_bytes(&self) -> u64;
 
@@ -239,6 +244,23 @@ impl Pruned {
 pub struct Disk {
     pub free: u64,
     pub total: u64,
+}
+
+impl Disk {
+    /// The disk of a folder.
+    pub fn of(folder: &Path) -> io::Result<Self> {
+        let disk = rustix::fs::statvfs(folder)?;
+        Ok(Self {
+            free: disk.f_bavail.saturating_mul(disk.f_frsize),
+            total: disk.f_blocks.saturating_mul(disk.f_frsize),
+        })
+    }
+
+    /// The configured limit of free space in bytes.
+    pub fn min_free(self, limits: &Limits) -> u64 {
+        let part = self.total / 100 * limits.min_free_disk_percent;
+        part.max(limits.min_free_disk_bytes)
+    }
 }
 
 /// The cause of a failure, for the log.

@@ -136,6 +136,32 @@ impl Run {
         }
     }
 
+    /// The same events in the log of another session, whose epoch is `epoch`. `None` if the frames are damaged.
+    pub(super) fn moved_to(
+        &self,
+        session: SessionId,
+        tenant: &Tenant,
+        epoch: &Epoch,
+    ) -> Option<Self> {
+        if self.last_seq < self.first_seq {
+            return None;
+        }
+        let frames = event::moved(
+            &self.frames,
+            self.first_seq,
+            self.count(),
+            self.session,
+            session,
+        )?;
+        let moved = Self {
+            tenant: tenant.clone(),
+            session,
+            frames: frames.into(),
+            ..self.clone()
+        };
+        Some(moved.with_epoch(epoch))
+    }
+
     /// The offset in `frames` at which the frame of `seq` ends.
     fn end_of(&self, seq: u64) -> usize {
         let nth = usize::try_from(seq - self.first_seq).unwrap_or(usize::MAX);
@@ -146,8 +172,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::Run;
-    use crate::store::contract::run;
+    use super::{Run, SessionId, Tenant};
+    use crate::store::contract::{run, session};
 
     #[test]
     fn slices_share_bytes_and_keep_positions() {
@@ -230,6 +256,36 @@ mod tests {
                 new.frames.starts_with(b"id: fresh-1\nevent: test\n"),
                 "{data}"
             );
+        }
+    }
+
+    #[test]
+    fn moved_run_has_the_other_ids_and_only_whole_frames() {
+        let first = session(1);
+        let second = session(2);
+        let tenant = Tenant::new("other");
+        let epoch = "fresh".parse().unwrap();
+        let frame = |seq: u64, of: SessionId, epoch: &str| {
+            format!(
+                "id: {epoch}-{seq}\nevent: test\ndata: {{\"id\":\"{epoch}-{seq}\",\"seq\":{seq},\"type\":\"test\",\"sessionId\":\"{of}\",\"time\":\"x\",\"path\":\"/w/{of}/a\"}}\n\n"
+            )
+        };
+        let of = |frames: String| Run {
+            frames: frames.into(),
+            ..run(1, 5..=6)
+        };
+        let whole = [frame(5, first, "e"), frame(6, first, "e")].concat();
+        let moved = of(whole.clone()).moved_to(second, &tenant, &epoch).unwrap();
+        let expected = [frame(5, second, "fresh"), frame(6, second, "fresh")].concat();
+        assert_eq!(moved.frames, expected);
+        assert_eq!((moved.session, moved.tenant), (second, tenant.clone()));
+        for damaged in [
+            frame(5, first, "e"),
+            whole.clone() + "\n",
+            whole.replace("\"time\"", "\"temp\""),
+            whole.replace("/a\"}", "/a}"),
+        ] {
+            assert!(of(damaged).moved_to(second, &tenant, &epoch).is_none());
         }
     }
 }

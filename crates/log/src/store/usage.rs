@@ -42,6 +42,14 @@ impl Usages {
         Some(self.to_usage(session, *log))
     }
 
+    pub(super) fn contains(&self, session: SessionId) -> bool {
+        self.logs.contains_key(&session)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.logs.len()
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -24,8 +24,9 @@ pub(super) struct ActorEntries {
 struct Inner {
     context: Context,
     entries: Mutex<HashMap<SessionId, Arc<ActorEntry>>>,
-    /// Sessions whose actor panicked. The next actor skips their queue, because a prompt may cause the panic.
-    panicked: Mutex<HashSet<SessionId>>,
+    /// Sessions whose next actor skips their queue: those whose actor panicked, because a prompt may cause the panic, and
+    /// imported ones.
+    without_queue: Mutex<HashSet<SessionId>>,
     /// Sessions that were deleted while the disk accepted no commits.
     deleted: Mutex<HashSet<SessionId>>,
     /// Serializes the loading of a session, so that it never has two actors.
@@ -37,7 +38,7 @@ impl ActorEntries {
         let inner = Inner {
             context,
             entries: Mutex::default(),
-            panicked: Mutex::default(),
+            without_queue: Mutex::default(),
             deleted: Mutex::default(),
             load_locks: Default::default(),
         };
@@ -68,10 +69,14 @@ impl ActorEntries {
         id: SessionId,
     ) -> Result<Arc<ActorEntry>, SessionError> {
         let entry = self.entry_for(Some(tenant), id).await?;
-        // A list contains a new session as soon as its record is stored, before the request that creates it continues.
-        let visible = entry.log.tenant() == tenant
-            && (entry.visible.load(Ordering::Acquire) || self.is_created(id).await?);
-        if visible {
+        let is_own = entry.log.tenant() == tenant;
+        if is_own && entry.visible.load(Ordering::Acquire) {
+            return Ok(entry);
+        }
+        // A list contains a new session as soon as its record is stored, before the request that creates it continues. The
+        // session of another tenant is read too, because an unknown id is: the time of the response reveals no session.
+        let is_created = self.is_created(id).await?;
+        if is_own && is_created {
             Ok(entry)
         } else {
             Err(SessionError::NoSuchSession)
@@ -118,12 +123,12 @@ impl ActorEntries {
         if let Some(stopped) = previous {
             stopped.cancelled().await;
         }
-        let restore = !lock_or_abort(self.inner.panicked.lock()).contains(&id);
+        let restore = !lock_or_abort(self.inner.without_queue.lock()).contains(&id);
         let loaded = Actor::load(self.context(), tenant, id, restore).await?;
         let Some((actor, entry)) = loaded else {
             return Err(SessionError::NoSuchSession);
         };
-        lock_or_abort(self.inner.panicked.lock()).remove(&id);
+        lock_or_abort(self.inner.without_queue.lock()).remove(&id);
         Ok(self.install(actor, entry))
     }
 
@@ -166,13 +171,18 @@ impl ActorEntries {
         });
     }
 
+    /// Fails the queued prompts of a session when its next actor is loaded.
+    pub(super) fn skip_queue(&self, id: SessionId) {
+        lock_or_abort(self.inner.without_queue.lock()).insert(id);
+    }
+
     /// Recovers a session whose actor panicked. The next actor closes everything that was open, so that no
     /// client waits for it.
     async fn recover_panicked(&self, id: SessionId, entry: &Arc<ActorEntry>) {
         tracing::error!(session = %id, "the session's actor panicked; its turn fails, and the session is loaded again from the log");
         // The next actor reads from the store, so everything that was appended must be committed.
         let _ = entry.log.wait(entry.log.appended()).await;
-        lock_or_abort(self.inner.panicked.lock()).insert(id);
+        self.skip_queue(id);
         self.uninstall(id, entry);
         entry.stopped.cancel();
         if let Err(error) = self.entry(id).await {

@@ -109,6 +109,7 @@ pub(super) fn record(
         called: false,
         channel: None,
         task: None,
+        imported_from: None,
         load_not_before: None,
         restore_failures: 0,
         discards_context: false,

@@ -87,3 +87,26 @@ pub mod stop_reason {
         ALL.into_iter().find(|known| *known == reason)
     }
 }
+
+/// The kinds of tools that ACP defines. An agent may send any other text.
+pub mod tool_kind {
+    pub const OTHER: &str = "other";
+    pub const ALL: [&str; 10] = [
+        "read",
+        "edit",
+        "delete",
+        "move",
+        "search",
+        "execute",
+        "think",
+        "fetch",
+        "switch_mode",
+        OTHER,
+    ];
+
+    /// The kind as a text of the program.
+    pub fn known(kind: &str) -> &'static str {
+        let known = ALL.into_iter().find(|known| *known == kind);
+        known.unwrap_or(OTHER)
+    }
+}

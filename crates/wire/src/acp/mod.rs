@@ -64,7 +64,7 @@ pub use self::file::{
 pub use self::form::ValidationError;
 pub use self::initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use self::known_agents::KnownAgent;
-pub use self::method::{error_code, stop_reason};
+pub use self::method::{error_code, stop_reason, tool_kind};
 pub use self::mode_policy::{
     ModeCommand, ModePolicy, NotOffered, find_in_value, find_mode_command,
 };

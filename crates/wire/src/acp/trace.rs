@@ -22,6 +22,10 @@ impl TraceContext {
         &self.traceparent
     }
 
+    pub fn tracestate(&self) -> Option<&str> {
+        self.tracestate.as_deref()
+    }
+
     /// Parses a trace context. `None` if `traceparent` is malformed; the specification then requires to
     /// ignore it. A `tracestate` that is too long or not printable ASCII is omitted.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {

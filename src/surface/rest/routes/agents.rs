@@ -181,7 +181,7 @@ fn agent_process(process: &PoolProcess) -> AgentProcess {
     }
 }
 
-fn agent_info(app: &AppState, by: &Principal, spec: &AgentSpec) -> Agent {
+pub(super) fn agent_info(app: &AppState, by: &Principal, spec: &AgentSpec) -> Agent {
     let (figures, initialized) = app.pool().agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
     let member = if spec.is_member() {

@@ -84,6 +84,10 @@ async fn livez() -> &'static str {
     (status = 200, body = String, content_type = "text/plain", description = "`ok`"),
 ))]
 async fn readyz(State(app): State<AppState>) -> Result<&'static str> {
+    check_ready(&app).map(|()| "ok")
+}
+
+pub(super) fn check_ready(app: &AppState) -> Result<()> {
     if app.shutdown.is_draining() {
         return Err(ApiError::draining());
     }
@@ -91,7 +95,7 @@ async fn readyz(State(app): State<AppState>) -> Result<&'static str> {
         let detail = "the disk is full or nearly full: the gateway rejects new sessions and prompts, and accepts only reads";
         return Err(ApiError::new(ProblemCode::StorageFull, detail));
     }
-    Ok("ok")
+    Ok(())
 }
 
 /// Creates a ticket, which authenticates GET requests for streams and terminals of the given paths.

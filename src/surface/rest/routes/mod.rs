@@ -18,6 +18,7 @@ macro_rules! routes {
     };
 }
 
+mod admin;
 mod agents;
 mod events;
 mod files;
@@ -31,13 +32,12 @@ mod tasks;
 mod transcript;
 mod webhooks;
 
-pub(crate) use metrics::local_router as local_metrics;
-
 /// The routes that the OpenAPI document describes.
 pub(super) fn api_router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(gateway::routes())
         .merge(metrics::routes())
+        .merge(admin::routes())
         .merge(agents::routes())
         .merge(sessions::routes())
         .merge(prompts::routes())

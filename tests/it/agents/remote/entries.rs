@@ -34,6 +34,7 @@ fn keys_of_children_and_files_of_the_gateway_are_rejected() {
         ),
         ("env = { A = \"b\" }", "agents.far.env"),
         ("home = \"user\"", "agents.far.home"),
+        ("telemetry = true", "agents.far.telemetry"),
         ("isolation = \"private\"", "agents.far.isolation"),
         ("folders = [\"/srv\"]", "agents.far.folders"),
         ("max_processes = 9", "agents.far.max_processes"),

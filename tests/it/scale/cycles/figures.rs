@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::support::History;
 use crate::support::history::{Event, Frame, Rule, Violation, counted};
 
-pub(super) struct Figures {
+pub(crate) struct Figures {
     began: Instant,
     pub(super) cycles: usize,
     pub(super) turns: usize,
     pub(super) completed: usize,
-    pub(super) interrupted: usize,
+    pub(crate) interrupted: usize,
     /// Other failures, by their code.
     failed: BTreeMap<String, usize>,
     /// The number of prompts and of answers that agents received.
@@ -32,7 +32,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
             cycles: 0,
@@ -118,7 +118,7 @@ impl Figures {
     }
 
     /// As lines for people.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             writeln!(text, "{name:24} {value}").expect("a string can be written to");

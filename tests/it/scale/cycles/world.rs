@@ -17,12 +17,11 @@ use crate::support::{Follower, Gateway, History, Random, Setup, procfs};
 pub(super) const SESSIONS: usize = 20;
 
 const LIMITS: &str = "limits.per_key.max_requests_per_minute = 10000000\nlimits.per_key.max_prompts_per_minute = 10000000\nlimits.per_key.max_live_sessions = 200\n\
-                      testing.max_queue_places = 200\nlimits.per_key.max_streams = 300\nserver.max_connections_per_address = 2000\ntesting.max_breaker_crashes = 100000\n\
-                      testing.min_backoff = \"10ms\"\ntesting.max_backoff = \"20ms\"\ntimeouts.drain_timeout = \"300ms\"\n";
+                      limits.per_key.max_streams = 300\nserver.max_connections_per_address = 2000\ntimeouts.drain_timeout = \"300ms\"\n";
 
 /// How a life of the gateway ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     Kill,
     /// Killed, and once more while it starts.
     KillTwice,
@@ -30,8 +29,8 @@ pub(super) enum End {
     Term,
 }
 
-pub(super) struct World {
-    pub(super) gateway: Gateway,
+pub(crate) struct World {
+    pub(crate) gateway: Gateway,
     journals: Journals,
     _folder: TempDir,
     /// When each life began, in ticks of the machine, and when it ended.
@@ -41,8 +40,8 @@ pub(super) struct World {
 }
 
 /// Sessions that people work with, up to a place where all is checked.
-pub(super) struct Window {
-    sessions: Vec<String>,
+pub(crate) struct Window {
+    pub(crate) sessions: Vec<String>,
     followers: Vec<Follower>,
     people: JoinSet<()>,
     responses: Arc<Mutex<Responses>>,
@@ -51,7 +50,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Waits until this many events more were shown, or so long.
-    pub(super) async fn shows(&self, more: u64, limit: Duration) {
+    pub(crate) async fn shows(&self, more: u64, limit: Duration) {
         let all = self.followers.last().expect("one follows all");
         let before = all.events();
         let began = Instant::now();
@@ -62,7 +61,7 @@ impl Window {
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new(prepare: impl FnOnce(Setup) -> Setup) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let journals = folder.path().join("journals");
         let args = [
@@ -74,7 +73,7 @@ impl World {
         let processes = SESSIONS * 3 / 4;
         let pool =
             format!("terminals = \"gateway\"\npool = {{ max_size = {processes}, min_idle = 0 }}");
-        let gateway = Setup::fake_with(&args, &pool).settings(LIMITS).start();
+        let gateway = prepare(Setup::fake_with(&args, &pool).settings(LIMITS)).start();
         let journals = Journals::new(&journals);
         Self {
             gateway,
@@ -86,7 +85,7 @@ impl World {
         }
     }
 
-    pub(super) async fn open(&self, random: &mut Random, crashes: bool) -> Window {
+    pub(crate) async fn open(&self, random: &mut Random, crashes: bool) -> Window {
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
             sessions.push(self.gateway.session("fake").await);
@@ -123,7 +122,7 @@ impl World {
     }
 
     /// Ends the gateway's life, and begins the next one.
-    pub(super) fn cycle(&mut self, how: End, random: &mut Random, figures: &mut Figures) {
+    pub(crate) fn cycle(&mut self, how: End, random: &mut Random, figures: &mut Figures) {
         let pid = self.gateway.pid();
         let began = procfs::started(pid).expect("the gateway runs");
         let held = procfs::highest(pid);
@@ -200,7 +199,7 @@ impl World {
     }
 
     /// Lets all clients finish, deletes the sessions, and returns their history.
-    pub(super) async fn close(&mut self, window: Window, figures: &mut Figures) -> History {
+    pub(crate) async fn close(&mut self, window: Window, figures: &mut Figures) -> History {
         let Window {
             sessions,
             followers,
@@ -240,7 +239,7 @@ impl World {
     }
 
     /// Stops the gateway. Returns its processes that still run after that.
-    pub(super) async fn end(mut self) -> History {
+    pub(crate) async fn end(mut self) -> History {
         self.gateway.kill();
         self.alive
             .extend(left_of(&self.gateway, "the gateway").await);

@@ -10,6 +10,7 @@ import type {
   AgentAuth,
   AgentProcess,
   AgentSessionPage,
+  Answer,
   BulkResults,
   FolderPage,
   InstallableAgentPage,
@@ -110,6 +111,39 @@ export class GatewayClient extends SessionRoutes {
   /** The agents of the registry, if the configuration names one. Needs the scope `admin`. */
   installableAgents(call: CallOptions = {}): Promise<InstallableAgentPage> {
     return this.http.call("registry", { ...call });
+  }
+
+  /** The state of the gateway, without secrets. This route and the next ones need the scope `admin`. */
+  diagnostics(call: CallOptions = {}): Promise<Answer<"Diagnostics">> {
+    return this.http.call("diagnostics", { ...call });
+  }
+
+  /** The same as text, for a file. */
+  diagnosticsText(call: CallOptions = {}): Promise<string> {
+    return this.http.text("diagnostics", { ...call });
+  }
+
+  keys(page: PageQuery = {}, call: CallOptions = {}): Promise<Answer<"KeyList">> {
+    return this.http.call("keys", { ...call, query: { ...page } });
+  }
+
+  /** The members of the fleet, also those that are not connected. */
+  fleet(call: CallOptions = {}): Promise<Answer<"FleetMemberList">> {
+    return this.http.call("fleet", { ...call });
+  }
+
+  webhooks(call: CallOptions = {}): Promise<Answer<"WebhookList">> {
+    return this.http.call("webhooks", { ...call });
+  }
+
+  /** Deliveries of webhooks, newest first. */
+  webhookDeliveries(page: PageQuery = {}, call: CallOptions = {}): Promise<Answer<"WebhookDeliveryList">> {
+    return this.http.call("webhooks/deliveries", { ...call, query: { ...page } });
+  }
+
+  /** A page of the audit log, with the parameters of `eventPage`. */
+  audit(page: { after?: string; limit?: number; types?: string[] } = {}, call: WaitingCall = {}): Promise<Answer<"AuditPage">> {
+    return this.http.call("audit", { ...call, query: { ...page, types: page.types?.join(",") } });
   }
 
   /** The folders in a folder, or the workspace roots, in pages of 50. */

@@ -76,6 +76,13 @@ export interface components {
         };
         /** @description The state of an agent for new sessions. */
         AgentAvailability: components["schemas"]["KnownAgentAvailability"];
+        /** @description An agent with its latest failure. */
+        AgentDiagnostics: {
+            lastFailure: components["schemas"]["LastAgentFailure"] | null;
+            name: components["schemas"]["AgentName"];
+            pool: components["schemas"]["PoolFigures"];
+            status: components["schemas"]["AgentStatus"];
+        };
         /** @description The protocol of an agent. Agents on other hosts use ACP. */
         AgentDialect: components["schemas"]["KnownAgentDialect"];
         /** @description The process that held the session ended. */
@@ -275,6 +282,30 @@ export interface components {
             /** @description The name of the principal, or of the agent. */
             name?: string;
         };
+        /** @description An event of the audit log of a previous gateway about a session that was imported. This log did not record it. */
+        AuditEventImportedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The event. Its `id`, `seq`, `previous` and `sessionId` are those of the previous gateway. */
+            event: {
+                [key: string]: unknown;
+            };
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "audit.imported";
+        };
         /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
         AuditLogEvent: components["schemas"]["KnownAuditLogEvent"];
         /** @description A page of the audit log. */
@@ -446,6 +477,15 @@ export interface components {
             /** @description True if earlier output is omitted. The events contain it. */
             truncated: boolean;
         };
+        /** @description A value of the configuration. */
+        ConfigurationValue: {
+            /** @description The section and the name, such as `server.listen`. */
+            key: string;
+            /** @description `default`, a file with a line, a variable of the environment, or a flag. */
+            source: string;
+            /** @description The value in the syntax of the file. */
+            value: string;
+        };
         /** @description A content block of ACP. `type` selects the schema. Agents with a later version of ACP may send other types. */
         ContentBlock: components["schemas"]["KnownContentBlock"];
         /** @description Whether the agent still has the earlier conversation. */
@@ -591,6 +631,47 @@ export interface components {
         };
         /** @description The reason why a session lost its process. */
         DetachedReason: components["schemas"]["KnownDetachedReason"];
+        /** @description The state of the gateway. It contains no secrets, and no text of prompts and answers, unless an agent writes them to its stderr. */
+        Diagnostics: {
+            /** @description All agents, sorted by name. */
+            agents: components["schemas"]["AgentDiagnostics"][];
+            /**
+             * @description All values of the configuration, as `acp-gateway check --all` prints them. Environment variables and headers have no
+             *     values.
+             */
+            configuration: components["schemas"]["ConfigurationValue"][];
+            /** @description Whether the gateway is stopping. */
+            draining: boolean;
+            /** @description The latest records of the log with the level `warn` or `error`, the newest first. */
+            logs: components["schemas"]["LogRecord"][];
+            /** @description The operating system and the processor, such as `linux/x86_64`. */
+            platform: string;
+            process: components["schemas"]["GatewayProcess"];
+            /** @description At most 200 processes of agents, the oldest first. */
+            processes: components["schemas"]["ProcessFigures"][];
+            /** @description Whether `/readyz` responds with 200. */
+            ready: boolean;
+            /** Format: date-time */
+            startedAt: string;
+            store: components["schemas"]["StoreFigures"];
+            /** @description The open streams and held requests, by kind. */
+            streams: {
+                [key: string]: number;
+            };
+            tasks: components["schemas"]["TaskFigures"];
+            /** Format: date-time */
+            time: string;
+            /** @description The lists of this document from which entries are missing because of the limit of their size. */
+            truncated: string[];
+            /** Format: int64 */
+            uptimeSeconds: number;
+            version: string;
+            /**
+             * Format: int64
+             * @description The deliveries of webhooks that wait.
+             */
+            webhooksPending: number;
+        };
         /**
          * @description The action in an answer to an elicitation.
          * @enum {string}
@@ -904,6 +985,29 @@ export interface components {
             perKey: components["schemas"]["PerKeyLimits"];
             perSession: components["schemas"]["PerSessionLimits"];
         };
+        /** @description The process of the gateway, without agents. A number is null if Linux does not report it. */
+        GatewayProcess: {
+            /**
+             * Format: double
+             * @description The processor time.
+             */
+            cpuSeconds: number;
+            /**
+             * Format: int64
+             * @description The limit of open file descriptors. Null without a limit.
+             */
+            maxOpenFiles: number | null;
+            /**
+             * Format: int64
+             * @description The resident memory.
+             */
+            memoryBytes: number | null;
+            /**
+             * Format: int64
+             * @description The open file descriptors.
+             */
+            openFiles: number | null;
+        };
         /** @description An image. */
         ImageBlock: {
             /** @description Base64. */
@@ -1012,6 +1116,47 @@ export interface components {
              */
             type: "key.expired";
         };
+        /** @description A key without its text and its hash. */
+        KeyInfo: {
+            /**
+             * Format: date-time
+             * @description Null for the key of the configuration.
+             */
+            createdAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the key ends if it is not used. Null if it does not expire.
+             */
+            expiresAt: string | null;
+            /** @description The folders outside of the workspace roots that the key may use. */
+            folders: string[];
+            /** @description The public id of the key. */
+            keyId: string;
+            kind: components["schemas"]["KeyKind"];
+            /**
+             * Format: date-time
+             * @description Null for a key without a use, and for the key of the configuration.
+             */
+            lastUsedAt: string | null;
+            /** @description The limits of the principal that differ from `[limits.per_key]`, by their configuration keys. */
+            limits: {
+                [key: string]: number;
+            };
+            /** @description The only names that members of the fleet may use with the key. Empty: all names except those of known agents. */
+            memberNames: components["schemas"]["AgentName"][];
+            /** @description The name of the principal. Keys with the same name belong to the same principal. */
+            name: string;
+            scopes: components["schemas"]["Scope"][];
+            tenant: string;
+        };
+        /** @description The origin of a key. */
+        KeyKind: components["schemas"]["KnownKeyKind"];
+        /** @description The keys of the gateway. */
+        KeyList: {
+            keys: components["schemas"]["KeyInfo"][];
+            /** @description The `cursor` of the next page; null on the last page. */
+            nextCursor: string | null;
+        };
         /** @description A key was revoked: by a command, or because there were too many link keys. */
         KeyRevokedEvent: {
             actor: components["schemas"]["AuditActor"];
@@ -1099,7 +1244,7 @@ export interface components {
          */
         KnownAttachedBy: "new" | "resume" | "load" | "fresh" | "fork" | "adopt";
         /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
-        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["SessionImportedEvent"] | components["schemas"]["AuditEventImportedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
          * @description A state of a member of the fleet that began.
          * @enum {string}
@@ -1168,10 +1313,15 @@ export interface components {
          */
         KnownIsolation: "off" | "private" | "workspace" | "strict";
         /**
+         * @description The origin of a key.
+         * @enum {string}
+         */
+        KnownKeyKind: "link" | "named" | "admin";
+        /**
          * @description The reason why the agent lost the context of the session.
          * @enum {string}
          */
-        KnownLostReason: "not_found" | "unsupported" | "rejected_session" | "not_restored" | "requested";
+        KnownLostReason: "not_found" | "unsupported" | "rejected_session" | "not_restored" | "requested" | "imported";
         /**
          * @description The means that applies the level. Without `namespaces`, sandboxes of agents that mount file systems fail at the
          *     levels `private` and `workspace`.
@@ -1275,6 +1425,20 @@ export interface components {
         KnownTurnOutcome: "completed" | "cancelled" | "failed";
         /** @enum {string} */
         KnownWebhookDeliveryState: "pending" | "delivered" | "failed";
+        /** @description A failed start, or the end of a process. */
+        LastAgentFailure: {
+            code: components["schemas"]["ProblemCode"];
+            detail: string;
+            /**
+             * Format: int32
+             * @description Null if the process did not exit with a code.
+             */
+            exitCode: number | null;
+            /** @description At most the last 4 KiB that the process wrote to stderr. Its secrets are masked. */
+            stderrTail: string;
+            /** Format: date-time */
+            time: string;
+        };
         /** @description The gateway printed the link with this key. */
         LinkPrintedEvent: {
             actor: components["schemas"]["AuditActor"];
@@ -1315,6 +1479,20 @@ export interface components {
              * @enum {string}
              */
             type: "link.used";
+        };
+        /** @description A record of the log. */
+        LogRecord: {
+            /** @description The other fields of the record. */
+            fields: {
+                [key: string]: unknown;
+            };
+            /** @description `WARN` or `ERROR`. */
+            level: string;
+            message: string;
+            /** @description The part of the gateway. */
+            target: string;
+            /** Format: date-time */
+            time: string;
         };
         /** @description The reason why the agent lost the context of the session. */
         LostReason: components["schemas"]["KnownLostReason"];
@@ -1628,6 +1806,27 @@ export interface components {
              * @enum {string}
              */
             type: "problem";
+        };
+        /** @description A process of an agent, or a connection to a remote agent. */
+        ProcessFigures: {
+            agent: components["schemas"]["AgentName"];
+            /**
+             * Format: int64
+             * @description The resident memory of the process and its descendants. Null if `pid` is null.
+             */
+            memoryBytes: number | null;
+            /**
+             * Format: int32
+             * @description Null while the process starts, and if it is not a child process of the gateway.
+             */
+            pid: number | null;
+            sessionId: components["schemas"]["SessionId"] | null;
+            /**
+             * Format: date-time
+             * @description When the gateway started the process, or continued with it.
+             */
+            startedAt: string;
+            state: components["schemas"]["ProcessState"];
         };
         /** @description The current activity of an agent's process. */
         ProcessState: components["schemas"]["KnownProcessState"];
@@ -2028,6 +2227,21 @@ export interface components {
         ResultAnswer: {
             result: unknown;
         };
+        /** @description The keys of `[retention]` in the configuration. */
+        RetentionLimits: {
+            /** Format: int64 */
+            auditMaxAgeSeconds: number;
+            /** Format: int64 */
+            maxAgeSeconds: number;
+            /** Format: int64 */
+            maxSessionBytes: number;
+            /** Format: int64 */
+            maxTotalBytes: number;
+            /** Format: int64 */
+            minFreeDiskBytes: number;
+            /** Format: int64 */
+            minFreeDiskPercent: number;
+        };
         /** @description The author of a message. */
         Role: components["schemas"]["KnownRole"];
         /** @description A call of a method that the agent's entry allows (`rpc`). */
@@ -2085,6 +2299,8 @@ export interface components {
              *     agent's entry). Absent if there are none.
              */
             deniedModes?: components["schemas"]["ModeSelection"][];
+            /** @description The id that the session had at another gateway before an operator imported it. Absent for other sessions. */
+            importedFrom?: components["schemas"]["SessionId"];
             isolation: components["schemas"]["AppliedIsolation"] | null;
             /**
              * @description The time of the last change of a turn or of a request: a prompt was accepted, started or ended, or a request
@@ -2323,6 +2539,35 @@ export interface components {
          * @description The id of a session: a UUID v7 in lower case.
          */
         SessionId: string;
+        /** @description A command imported a session. */
+        SessionImportedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /**
+             * Format: int64
+             * @description The number of `audit.imported` events that follow.
+             */
+            auditEvents: number;
+            /** @description The SHA-256 of those events as the previous gateway exports them: lines of JSON in their order. */
+            auditHash: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The id of the session at the previous gateway. */
+            importedFrom: components["schemas"]["SessionId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.imported";
+        };
         /** @description A page of sessions, ordered by `lastActivityAt`, the newest first. */
         SessionList: {
             /** @description A cursor of `/v1/events`. The stream after it contains all changes that are newer than the list. */
@@ -2587,6 +2832,55 @@ export interface components {
              */
             type: "sign_in.signed_out";
         };
+        /** @description The log and its disk. */
+        StoreFigures: {
+            /** Format: int64 */
+            diskFreeBytes: number;
+            /** Format: int64 */
+            diskTotalBytes: number;
+            /** @description The data folder. */
+            folder: string;
+            /**
+             * Format: int32
+             * @description The version of the file format.
+             */
+            format: number;
+            /** @description At most 20 sessions, the largest first. */
+            largestSessions: components["schemas"]["StoredSession"][];
+            /**
+             * Format: int64
+             * @description The size of all stored events.
+             */
+            logBytes: number;
+            retention: components["schemas"]["RetentionLimits"];
+            /**
+             * Format: int64
+             * @description The number of stored sessions.
+             */
+            sessions: number;
+            /**
+             * Format: int32
+             * @description The random number of the store, which the ids of its new sessions carry.
+             */
+            shard: number;
+        };
+        /** @description The size of a session in the log. */
+        StoredSession: {
+            agent: components["schemas"]["AgentName"];
+            /**
+             * Format: int64
+             * @description The size of its stored events.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description The number of its stored events.
+             */
+            events: number;
+            /** Format: date-time */
+            lastActivityAt: string;
+            sessionId: components["schemas"]["SessionId"];
+        };
         StreamPath: string;
         /** @description More sessions changed than the gateway keeps for a slow client. Read the list of sessions again. */
         SummariesResetEvent: {
@@ -2637,6 +2931,13 @@ export interface components {
             taskId: string;
             /** Format: int64 */
             tokenBudget: number | null;
+        };
+        /** @description The numbers of open tasks. */
+        TaskFigures: {
+            /** Format: int64 */
+            queued: number;
+            /** Format: int64 */
+            running: number;
         };
         /** @description A page of tasks, newest first. */
         TaskList: {

@@ -12,7 +12,10 @@ const { paths } = JSON.parse(text) as { paths: Record<string, Record<string, Ope
 /** Operations for keys of a page that the client does not have: for operators, and a WebSocket that has its own method. */
 const OTHERS = ["create_broadcast", "open_terminal", "prompt_events_stream"];
 /** The client has only those operations of administrators that the chat page uses. */
-const ADMIN = ["list_installable_agents", "sign_in", "sign_out"];
+const ADMIN = [
+  ...["get_audit", "get_diagnostics", "list_deliveries", "list_installable_agents", "list_keys", "list_members", "list_webhooks"],
+  ...["sign_in", "sign_out"],
+];
 
 const sent: Request[] = [];
 let answer: () => Response | Promise<Response>;
@@ -55,6 +58,13 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.agentProcesses("a");
   await client.agentSessions("a", { cursor: "c", cwd: "/w" });
   await client.installableAgents();
+  await client.diagnostics();
+  await client.diagnosticsText();
+  await client.keys(page);
+  await client.fleet();
+  await client.webhooks();
+  await client.webhookDeliveries(page);
+  await client.audit({ after: "tail", limit: 2, types: ["key."] });
   await client.signInState("a");
   await client.signIn("a", "m");
   await client.signOut("a");

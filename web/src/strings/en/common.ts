@@ -23,4 +23,5 @@ export const untitled = "Untitled session";
 export const bytes = (count: number) => `${count} B`;
 export const kibibytes = (count: number) => `${count} KiB`;
 export const mebibytes = (count: string) => `${count} MiB`;
+export const gibibytes = (count: string) => `${count} GiB`;
 export const tryAgain = "Try again";

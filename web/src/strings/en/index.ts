@@ -1,5 +1,6 @@
 // The places of the page.
 
+export * as admin from "./admin";
 export * as agents from "./agents";
 export * as common from "./common";
 export * as composer from "./composer";

@@ -18,6 +18,7 @@ export const replace = "Replace the key";
 export const mayNotPrompt = "This key may not send messages.";
 export const mayNotStart = "This key may not start sessions.";
 export const mayNotAnswer = "This key may not answer requests of agents.";
+export const mayNotManage = "This key may not manage the gateway. The page needs a key with the scope `admin`.";
 
 export const signedInAs = (principal: string) => `Signed in as ${principal}`;
 export const rights = "Rights of the key";
@@ -30,5 +31,6 @@ export const scopes: Record<string, string> = {
   files: "Read and change files",
   mcp: "Bring MCP servers",
   fleet: "Offer agents",
+  metrics: "Read metrics",
   admin: "Manage the gateway",
 };

@@ -58,6 +58,7 @@ export const lost: Record<string, string> = {
   rejected_session: "The agent rejected this session after it had loaded it.",
   not_restored: "The agent refused to load this session several times.",
   requested: "A new conversation was requested.",
+  imported: "This session was imported from another gateway.",
 };
 export const otherLost = "The agent could not continue the session.";
 export const contextLost = (why: string) => `${why} It does not remember what came before.`;

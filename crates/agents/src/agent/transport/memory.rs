@@ -70,6 +70,7 @@ pub(crate) async fn connect(spec: &Arc<AgentSpec>, key: &ProcessKey) -> (Process
         key,
         version: AcpVersion::V1,
         gateway_version: "test",
+        telemetry_token: None,
     };
     let limits = Arc::new(Limits::default());
     let shutdown = Shutdown::new();

@@ -7,6 +7,7 @@ use tracing::field::Empty;
 use tracing::subscriber::with_default;
 
 use super::Format;
+use crate::telemetry::recent::RecentRecords;
 use crate::telemetry::subscriber;
 use crate::types::text::check_name;
 
@@ -32,7 +33,13 @@ struct Failure(String);
 fn logged_by(format: Format, emit: impl FnOnce()) -> String {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = subscriber("info", format, move || writer.clone()).unwrap();
+    let subscriber = subscriber(
+        "info",
+        format,
+        move || writer.clone(),
+        RecentRecords::default(),
+    )
+    .unwrap();
     with_default(subscriber, emit);
     let bytes = log.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()

@@ -1,9 +1,11 @@
 //! The bounds, sizes and positions of the file's content, in memory.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::usage::Usages;
-use super::super::{Batch, LogUsage, ReadError, RunHeader};
+use super::super::{Batch, LogUsage, ReadError, RunHeader, Table};
 use super::log_stats::{self, DirtyStats, LogStats};
 use super::row::{MAX_PLAUSIBLE, checksum, first_row, plausible, run_header, session_of, to_sql};
 use super::schema::{self, OpenError};
@@ -16,6 +18,8 @@ pub(super) struct Index {
     pub(super) last_pos: u64,
     pub(super) pruned_pos: u64,
     pub(super) dirty_stats: DirtyStats,
+    /// The deleted sessions whose last event is stored.
+    deleted: HashSet<SessionId>,
 }
 
 impl Index {
@@ -63,7 +67,27 @@ impl Index {
         }
         let max_pos = max_pos(connection, damaged > 0)?;
         index.last_pos = index.last_pos.max(max_pos);
+        index.load_deleted(connection).unwrap_or_else(|error| {
+            tracing::error!(%error, "could not read which sessions are deleted: they count as stored sessions");
+        });
         Ok(index)
+    }
+
+    fn load_deleted(&mut self, connection: &Connection) -> Result<(), rusqlite::Error> {
+        let mut select = connection.prepare("SELECT key FROM record WHERE tbl = ?1")?;
+        let mut rows = select.query([Table::Tombstone as u8])?;
+        while let Some(row) = rows.next()? {
+            let session = session_of(row, 0)?;
+            if self.usages.contains(session) {
+                self.deleted.insert(session);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn session_count(&self) -> usize {
+        let others = self.deleted.len() + usize::from(self.usages.contains(SessionId::AUDIT));
+        self.usages.count().saturating_sub(others)
     }
 
     pub(super) fn append(&mut self, tenant: &str, head: &RunHeader) {
@@ -93,9 +117,18 @@ impl Index {
     pub(super) fn committed(&mut self, batch: &Batch, heads: &[RunHeader]) {
         for session in &batch.erase {
             self.usages.erase(*session);
+            self.deleted.remove(session);
         }
         for (run, head) in batch.runs.iter().zip(heads) {
             self.append(run.tenant.as_str(), head);
+        }
+        for record in &batch.records {
+            if record.table == Table::Tombstone
+                && record.value.is_some()
+                && let Ok(id) = uuid::Uuid::from_slice(&record.key)
+            {
+                self.deleted.insert(SessionId::from_uuid(id));
+            }
         }
     }
 }

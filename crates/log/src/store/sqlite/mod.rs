@@ -16,13 +16,14 @@
 //!
 //! 1. `schema` (the file), `migrate` (earlier formats), `compress` and `row` (a run in it).
 //! 2. `read`, `log_stats` and `write` (statements), `reserve`.
-//! 3. `index` (the index in memory), `check` (damage), `copy` (backup), `restore`.
+//! 3. `index` (the index in memory), `check` (damage), `copy` (backup), `restore`, `export` (one session).
 //! 4. `checkpoint`, and this file, which composes them.
 
 mod check;
 mod checkpoint;
 pub mod compress;
 mod copy;
+mod export;
 mod index;
 mod log_stats;
 mod migrate;
@@ -48,11 +49,11 @@ use rusqlite::config::DbConfig;
 
 use crate::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::{Epoch, Ids, SessionId};
+use base::types::{Epoch, Ids, SessionId, Tenant, Timestamp};
 
 use super::{
     Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
-    Record, RecordStore, Run, RunHeader, Table, Tail,
+    Record, RecordState, RecordStore, Run, RunHeader, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
@@ -65,9 +66,10 @@ use write::{PrunedLog, Removal};
 
 pub use check::{CheckError, CheckReport};
 pub use copy::copy;
+pub use export::ExportFile;
 pub use migrate::{Migration, migrate};
 pub use restore::{RestoreReport, restore};
-pub use schema::OpenError;
+pub use schema::{OpenError, VERSION as FORMAT};
 
 /// Events and records in one SQLite file.
 // Fields are dropped in this order: the writer connection must close last, because the last connection
@@ -161,6 +163,43 @@ impl SqliteStore {
             Err(CheckError::Stopped | CheckError::Failed(_)) => {}
         }
         result
+    }
+
+    /// Commits the session of a checked file as the session `id`, together with `records`, in one transaction. `None`: the file
+    /// can no longer be read, and nothing was written.
+    pub fn import(
+        &self,
+        file: &ExportFile,
+        id: SessionId,
+        tenant: &Tenant,
+        records: &[RecordState],
+        time: Timestamp,
+    ) -> Result<Option<Vec<RunHeader>>, CommitError> {
+        let writer = self.writer();
+        self.checkpointer.check()?;
+        let last_pos = self.index().last_pos;
+        let imported = write::import(
+            &writer,
+            &self.wal_prealloc,
+            file,
+            id,
+            tenant,
+            records,
+            &self.epoch,
+            last_pos,
+            time,
+        );
+        let Some((runs, written)) = self.note_failure(imported)? else {
+            return Ok(None);
+        };
+        let mut index = self.index();
+        for run in &runs {
+            index.append(tenant.as_str(), run);
+        }
+        drop(index);
+        drop(writer);
+        self.checkpointer.record_write(written, false);
+        Ok(Some(runs))
     }
 
     /// Records a failed write: the content of the disk is unknown, so the write-ahead log must be kept.
@@ -334,6 +373,10 @@ impl Maintenance for SqliteStore {
         self.index().usages.select(limit, filter)
     }
 
+    fn session_count(&self) -> usize {
+        self.index().session_count()
+    }
+
     fn total_bytes(&self) -> u64 {
         self.index().usages.bytes()
     }
@@ -400,11 +443,7 @@ impl Maintenance for SqliteStore {
     }
 
     fn disk(&self) -> io::Result<Disk> {
-        let disk = rustix::fs::statvfs(schema::folder_of(&self.path))?;
-        Ok(Disk {
-            free: disk.f_bavail.saturating_mul(disk.f_frsize),
-            total: disk.f_blocks.saturating_mul(disk.f_frsize),
-        })
+        Disk::of(schema::folder_of(&self.path))
     }
 
     fn keep_reserve(&self, bytes: u64, free: u64) -> io::Result<bool> {

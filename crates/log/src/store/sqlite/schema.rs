@@ -16,7 +16,7 @@ use base::types::{Epoch, Ids};
 /// `acpg`, the application id at byte 68 of the file.
 const APPLICATION_ID: i32 = 0x6163_7067;
 /// The format that this version writes, at byte 60 of the file.
-pub(super) const VERSION: i32 = 6;
+pub const VERSION: i32 = 6;
 /// The oldest format that this version reads: the first one of a released version.
 pub(super) const OLDEST: i32 = 5;
 /// The first version of the gateway that reads [`VERSION`]. The file contains it for versions that do not read the format. No
@@ -131,7 +131,7 @@ fn needed_version(path: &Path) -> String {
 }
 
 /// Creates the file under a temporary name, so that an incomplete file never has the final name.
-fn create(path: &Path, ids: &Ids) -> Result<(), OpenError> {
+pub(super) fn create(path: &Path, ids: &Ids) -> Result<(), OpenError> {
     let new = with_suffix(path, ".new");
     for file in files_of(&new) {
         remove_if_exists(&file)?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::super::RecordState;
-use super::super::contract::{append, noise_of, noisy, positions, run, seqs, session};
+use super::super::contract::{append, deletion, noise_of, noisy, positions, run, seqs, session};
 use super::*;
 
 struct Database {
@@ -85,6 +85,17 @@ fn reopen_restores_everything() {
         [7],
         "erased positions are not reused"
     );
+}
+
+#[test]
+fn deleted_sessions_do_not_count_after_a_restart() {
+    let database = Database::new();
+    let store = database.store();
+    append(&store, vec![run(1, 1..=2), run(2, 1..=1)]);
+    store.commit(&deletion(1, run(1, 3..=3))).unwrap();
+    assert_eq!(store.session_count(), 1);
+    drop(store);
+    assert_eq!(database.store().session_count(), 1);
 }
 
 #[test]

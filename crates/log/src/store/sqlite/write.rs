@@ -6,13 +6,14 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 
 use super::super::{Batch, CommitError, Cut, LogUsage, Pruned, RecordState, RunHeader};
 use super::compress::Compressor;
+use super::export::ExportFile;
 use super::log_stats::{self, LogStats};
 use super::reserve::WalPrealloc;
 use super::row::{
     checksum, first_row, from_sql, select_run, to_sql, unless_malformed, verified_size,
 };
 use super::schema::{self, PAGE_BYTES};
-use base::types::{Epoch, SessionId, Timestamp};
+use base::types::{Epoch, SessionId, Tenant, Timestamp};
 
 impl From<rusqlite::Error> for CommitError {
     fn from(error: rusqlite::Error) -> Self {
@@ -111,6 +112,43 @@ pub(super) fn commit(
             written,
         });
     }
+}
+
+/// Commits the session of a file under another id: its runs, and `records`. Returns the headers of the runs, and the approximate
+/// bytes that were written to the write-ahead log. `None`: the file cannot be read, and nothing was written.
+pub(super) fn import(
+    connection: &Connection,
+    wal_prealloc: &WalPrealloc,
+    file: &ExportFile,
+    session: SessionId,
+    tenant: &Tenant,
+    records: &[RecordState],
+    epoch: &Epoch,
+    last_pos: u64,
+    time: Timestamp,
+) -> Result<Option<(Vec<RunHeader>, u64)>, CommitError> {
+    let transaction = Transaction::begin(connection)?;
+    let mut runs: Vec<RunHeader> = Vec::new();
+    let mut written = 0;
+    let session_epoch = epoch.of_session(session);
+    let is_whole = file.for_each_run(session, tenant, &session_epoch, |run| {
+        let batch = Batch {
+            runs: vec![run],
+            ..Batch::default()
+        };
+        let pos = runs.last().map_or(last_pos, |run| run.last_pos);
+        let stored = append(&transaction, &batch, epoch, pos, time)?;
+        written += wal_bytes(&batch, &stored);
+        runs.extend(stored);
+        Ok::<_, CommitError>(())
+    })?;
+    if !is_whole {
+        return Ok(None);
+    }
+    write_records(&transaction, records)?;
+    wal_prealloc.reserve(written);
+    transaction.commit()?;
+    Ok(Some((runs, written)))
 }
 
 /// Deletes the runs of all removals. Returns false if SQLite found damage: the transaction must be repeated.

@@ -382,7 +382,7 @@ impl Actor {
     }
 
     fn unload_at(&self) -> Option<Instant> {
-        if self.journal.is_open() || !self.binding.is_detached() {
+        if self.journal.record().is_open() || !self.binding.is_detached() {
             return None;
         }
         let mut timeout = self.context.limits.session_idle_timeout;

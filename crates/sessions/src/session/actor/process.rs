@@ -15,7 +15,6 @@ use crate::session::error::{AttachError, ProcessError, TurnRunning};
 use crate::session::requests::EndedBy;
 use agents::agent::{AgentExit, AgentFailure};
 use agents::pool::{Disposition, Lease};
-use base::telemetry::metrics;
 use events::api::RequestedContext;
 use events::event::{AgentExited, DetachedReason, LostReason};
 use wire::acp::{self, McpServer, TraceContext};
@@ -444,7 +443,9 @@ impl Actor {
         // The gateway ordered this end, so it is not a crash.
         let stopped = self.turns.is_stopping_process();
         if !stopped {
-            metrics().agent_exits(&self.journal.record().agent, exit.cause(), 1);
+            let record = self.journal.record();
+            let pool = &self.context.pool;
+            pool.record_exit(&record.agent, &record.tenant(), &exit);
         }
         let unused = self.binding.is_process_unused(self.turns.is_unsent());
         // A process that died while it was idle is replaced, and no turn fails.

@@ -283,8 +283,14 @@ impl Actor {
     fn offer_request(&mut self, offer: Offer) -> Result<RequestId, Outcome> {
         let peer = self.binding.peer_request(offer.incoming);
         let max_open = self.context.limits.max_pending_requests;
-        self.requests
-            .offer(&mut self.journal, offer, peer, max_open, Instant::now())
+        let kind = RequestKind::from_method(&offer.request.method).name();
+        let id = self
+            .requests
+            .offer(&mut self.journal, offer, peer, max_open, Instant::now())?;
+        if let Some(span) = self.turns.trace_request(kind) {
+            self.requests.trace(id, span);
+        }
+        Ok(id)
     }
 
     pub(crate) fn answer(

@@ -249,17 +249,15 @@ impl Actor {
         }
         // A command can end a turn in the same step in which the turn began.
         let span = self.span();
-        let Some(record) = self.turns.take() else {
+        let Some(ended) = self.turns.take() else {
             return;
         };
         self.report_holder();
-        span.in_scope(|| {
-            if let Err(problem) = &end {
-                let code = problem.code.as_str();
-                tracing::warn!(code, detail = problem.detail, "a turn failed");
-            }
-            self.turns.append_end(&mut self.journal, record, end);
-        });
+        if let Err(problem) = &end {
+            let code = problem.code.as_str();
+            span.in_scope(|| tracing::warn!(code, detail = problem.detail, "a turn failed"));
+        }
+        self.turns.append_end(&mut self.journal, ended, end);
         // A process that is being stopped runs no other turn.
         if stopping && self.binding.process().is_some() {
             self.stop_process(&ProcessError::Closed);
@@ -291,15 +289,11 @@ impl Actor {
             return Err(NotFound("turn").into());
         }
         let mut cancelled = Vec::new();
-        for Queued {
-            mut record, span, ..
-        } in self.turns.remove_queued(prompt)
-        {
-            let _entered = span.enter();
-            cancelled.push(record.prompt_id);
-            record.cancel_cause = Some(cause);
+        for mut queued in self.turns.remove_queued(prompt) {
+            cancelled.push(queued.record.prompt_id);
+            queued.record.cancel_cause = Some(cause);
             self.turns
-                .append_end(&mut self.journal, record, Ok(Completion::cancelled()));
+                .append_end(&mut self.journal, queued, Ok(Completion::cancelled()));
         }
         match self.turns.running() {
             Some(running) if prompt.is_none_or(|id| id == running) => {
@@ -446,11 +440,9 @@ impl Actor {
                 Err(PromptError::Process(ProcessError::Acquire(_))) if restored => expired(self),
                 Err(error) => error.problem(),
             };
-            if let Some(Queued { record, span, .. }) = self.turns.dequeue() {
-                span.in_scope(|| {
-                    self.turns
-                        .append_end(&mut self.journal, record, Err(problem));
-                });
+            if let Some(queued) = self.turns.dequeue() {
+                self.turns
+                    .append_end(&mut self.journal, queued, Err(problem));
             }
         }
     }

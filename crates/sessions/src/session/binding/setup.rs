@@ -150,6 +150,8 @@ impl Binding {
                 self.hold(lease);
                 let reason = if record.discards_context {
                     LostReason::Requested
+                } else if record.agent_session_id.is_none() {
+                    LostReason::Imported
                 } else {
                     LostReason::Unsupported
                 };
@@ -189,6 +191,9 @@ impl Binding {
         let agent_info = process.initialized.agent_info.as_deref();
         let imports = self.calls.imports_history();
         let has_session = record.agent_session_id.is_some();
+        if !has_session && record.imported_from.is_some() {
+            return Ok(SetupMethod::Fresh);
+        }
         let replaces_empty = untouched && !acp::restores_empty_sessions(agent_info);
         SetupMethod::choose(imports, has_session, replaces_empty, capabilities)
             .ok_or_else(cannot_adopt)

@@ -113,7 +113,7 @@ pub(crate) enum SetupMethod {
     New,
     Resume,
     Load,
-    /// A new agent session without the conversation, because the earlier agent session cannot be restored.
+    /// A new agent session without the conversation, because the earlier agent session cannot be restored or is elsewhere.
     Fresh,
 }
 

@@ -1,6 +1,6 @@
 //! The directory: creates, finds and ends sessions. Sessions of other tenants are invisible.
 //!
-//! 1. `create` with `new_session`, `adopt`: how a session begins.
+//! 1. `create` with `new_session`, `adopt`, `import`: how a session begins.
 //! 2. `gc`: erases expired sessions and idempotency keys.
 //!
 //! The directory must not know the state of an actor. `super::entries` loads and runs the actors.
@@ -8,6 +8,7 @@
 mod adopt;
 mod create;
 mod gc;
+mod import;
 mod new_session;
 
 #[cfg(test)]
@@ -16,16 +17,17 @@ mod tests;
 use tracing::Instrument;
 
 pub use self::create::Created;
+pub use self::import::{ImportError, Imported};
 use super::changes;
 use super::context::Context;
 use super::entries::ActorEntries;
 use super::error::{AgentSessionsError, DeleteError, ListError, SessionError, ToProblem};
 use super::handle::SessionHandle;
 use super::query::{ListQuery, agent_sessions, list};
-use super::record::session_key;
+use super::record::{self, SessionRecord, session_key};
 use agents::agent::AgentSpec;
 use base::types::{AgentName, KeyedCounts, Principal, SessionId, Tenant};
-use events::api::{AgentSessionList, BulkResult, BulkResults, SessionList};
+use events::api::{AgentSessionList, BulkResult, BulkResults, SessionList, StoredSession};
 use log::eventlog::{ReadError, RecordPages};
 use log::store::Table;
 use wire::acp::TraceContext;
@@ -82,6 +84,30 @@ impl SessionDirectory {
 
     pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, ListError> {
         list::list(self.context(), by, query).await
+    }
+
+    /// The sessions of all tenants with the largest logs, the largest first.
+    pub async fn largest(&self, limit: usize) -> Result<Vec<StoredSession>, SessionError> {
+        let context = self.context();
+        let log = context.log.clone();
+        let largest = context.shutdown.spawn_blocking(move || log.largest(limit));
+        let largest = largest.await?;
+        let keys = largest.iter().map(|usage| session_key(usage.session));
+        let records = context.log.get_all(Table::Session, keys.collect()).await?;
+        let mut sessions = Vec::new();
+        // A deleted session has no record.
+        for (usage, record) in largest.iter().zip(records) {
+            let Some(record) = record else { continue };
+            let record: SessionRecord = record::decode(&record)?;
+            sessions.push(StoredSession {
+                session_id: usage.session,
+                agent: record.agent,
+                bytes: usage.bytes,
+                events: usage.last_seq + 1 - usage.first_seq,
+                last_activity_at: record.last_activity_at,
+            });
+        }
+        Ok(sessions)
     }
 
     /// A page of the agent's own list of sessions, without the sessions outside of the workspace roots.

@@ -91,6 +91,7 @@ pub(super) async fn record(
         called: false,
         channel: None,
         task: None,
+        imported_from: None,
         load_not_before: None,
         restore_failures: 0,
         discards_context: false,

@@ -168,16 +168,6 @@ impl Journal {
             .unwrap_or(TerminalId::new(u32::MAX))
     }
 
-    /// Whether a restart has to close anything of this session.
-    pub(super) fn is_open(&self) -> bool {
-        let record = &self.record;
-        record.prompt_id.is_some()
-            || !record.queued.is_empty()
-            || !record.open_requests.is_empty()
-            || record.attached
-            || record.unfinished
-    }
-
     pub(super) fn state(&self) -> SessionState {
         let record = &self.record;
         if record.is_closed() {
@@ -396,7 +386,7 @@ impl Journal {
             }
             .put_at(record::session_key(self.record.session_id), records);
         }
-        put_open(self.record.session_id, self.is_open(), records);
+        put_open(self.record.session_id, self.record.is_open(), records);
         records.summary = self.record.is_listed().then(|| {
             let summary = self.record.summary(self.log.id(seq).epoch);
             Summary::Listed(

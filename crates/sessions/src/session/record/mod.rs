@@ -97,6 +97,9 @@ pub(super) struct SessionRecord {
     pub(super) channel: Option<StoredChannel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) task: Option<Uuid>,
+    /// The id at the gateway from which the session was imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) imported_from: Option<SessionId>,
     /// The agent must not load its session before this time.
     pub(super) load_not_before: Option<Timestamp>,
     /// The number of consecutive attaches that failed because the agent refused to restore the session.
@@ -206,6 +209,7 @@ impl SessionRecord {
             policy: self.policy.clone(),
             revision: fold.revision,
             task_id: self.task,
+            imported_from: self.imported_from,
             last_event_id,
         }
     }
@@ -228,6 +232,7 @@ impl SessionRecord {
         self.attached = false;
         self.channel = None;
         self.task = None;
+        self.imported_from = None;
         self.created_at = now;
         self.updated_at = now;
         self.last_activity_at = now;
@@ -242,6 +247,36 @@ impl SessionRecord {
         self.queued = Vec::new();
         self.open_requests = Vec::new();
         self.open_terminals = Vec::new();
+    }
+
+    /// Converts the record of another gateway, with the new id, into the record of the imported session. What was open stays
+    /// open: the first load ends it.
+    pub(super) fn begin_import(&mut self, from: SessionId, tenant: &Tenant, owner: Option<String>) {
+        self.imported_from = Some(from);
+        tenant.as_str().clone_into(&mut self.tenant);
+        if let Some(owner) = owner {
+            self.owner = owner;
+        }
+        // The owner of the other data folder granted them.
+        self.granted_folders = GrantedFolders::default();
+        self.folder_of = None;
+        self.shared_folder = false;
+        // The other agent has the conversation, and the other gateway may continue it.
+        self.agent_session_id = None;
+        self.channel = None;
+        self.task = None;
+        self.load_not_before = None;
+        self.restore_failures = 0;
+        self.discards_context = false;
+    }
+
+    /// Whether a restart has to close anything of this session.
+    pub(super) fn is_open(&self) -> bool {
+        self.prompt_id.is_some()
+            || !self.queued.is_empty()
+            || !self.open_requests.is_empty()
+            || self.attached
+            || self.unfinished
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -25,6 +25,9 @@ fn assert_form<T: Serialize + DeserializeOwned>(text: &str) -> T {
 fn stored_form_of_records_is_unchanged() {
     let session: SessionRecord = assert_form(SESSION);
     assert_eq!(session.state, SessionState::Waiting);
+    let imported = r#""importedFrom":"01938c5e-7a3b-7c4d-8e5f-0123456789ac","loadNotBefore""#;
+    let imported: SessionRecord = assert_form(&SESSION.replace(r#""loadNotBefore""#, imported));
+    assert!(imported.imported_from.is_some());
     assert_form::<PromptRecord>(PROMPT);
     assert!(assert_form::<PromptRecord>(UNSENT).unsent);
     assert_form::<PromptRecord>(&PROMPT.replace("\"error\":null", &format!("\"error\":{PROBLEM}")));

@@ -35,24 +35,12 @@ use events::event::{
     ActorKind, AuditActor, EncodedEvent, PermissionDecided, TerminalCreated, TerminalExited,
     TerminalOutput,
 };
-use wire::acp::{self, Outcome, RequestKind, error_code, method};
+use wire::acp::{self, Outcome, RequestKind, error_code, method, tool_kind};
 use wire::jsonrpc::IncomingId;
 use workspace::{OutputEvent, TerminalEvent};
 
-/// The ACP kinds of options and of tools. An agent can send any text, which must not reach the audit log.
+/// The ACP kinds of options. An agent can send any text, which must not reach the audit log.
 const OPTION_KINDS: [&str; 4] = ["allow_once", "allow_always", "reject_once", "reject_always"];
-const TOOL_KINDS: [&str; 10] = [
-    "read",
-    "edit",
-    "delete",
-    "move",
-    "search",
-    "execute",
-    "think",
-    "fetch",
-    "switch_mode",
-    "other",
-];
 
 /// The response if the client that must serve a request has disconnected.
 fn disconnected() -> Outcome {
@@ -93,8 +81,12 @@ impl Requests {
                 ActorKind::Gateway.into()
             }
         };
-        let known = |kinds: &[&str], kind: &str| {
-            let kind = if kinds.contains(&kind) { kind } else { "other" };
+        let known_option = |kind: &str| {
+            let kind = if OPTION_KINDS.contains(&kind) {
+                kind
+            } else {
+                "other"
+            };
             kind.to_owned()
         };
         let view = acp::parse_permission(&request.params).ok();
@@ -108,8 +100,8 @@ impl Requests {
             request_id: request.request_id,
             agent: record.agent.clone(),
             resolution,
-            option_kind: option.map(|option| known(&OPTION_KINDS, &option.kind)),
-            tool_kind: tool_kind.map(|kind| known(&TOOL_KINDS, kind)),
+            option_kind: option.map(|option| known_option(&option.kind)),
+            tool_kind: tool_kind.map(|kind| tool_kind::known(kind).to_owned()),
         };
         self.audit.append(actor, decided);
     }

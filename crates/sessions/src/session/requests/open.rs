@@ -14,6 +14,7 @@ use crate::session::journal::Journal;
 use crate::session::record::{PeerRequest, RequestRecord, TerminalRecord};
 use base::telemetry::metrics;
 use base::telemetry::metrics::Level;
+use base::telemetry::traces::TraceSpan;
 use base::types::{Author, PromptId, RequestId};
 use events::api::{PendingRequest, Resolution};
 use events::event::{EncodedEvent, RequestCreated, RequestResolved as ResolvedEvent};
@@ -51,6 +52,8 @@ pub(super) struct OpenRequest {
     peer: Option<PeerRequest>,
     deadline: Option<Instant>,
     _level: Level,
+    /// It ends with the request.
+    trace: Option<TraceSpan>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,8 +178,16 @@ impl Requests {
             peer,
             deadline,
             _level: metrics().open_agent_requests(kind.name()),
+            trace: None,
         };
         self.open.insert(open.request.request_id, open);
+    }
+
+    /// Sets the exported span of an open request.
+    pub(crate) fn trace(&mut self, id: RequestId, span: TraceSpan) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.trace = Some(span);
+        }
     }
 
     pub(crate) fn get(&self, id: RequestId) -> Result<Arc<PendingRequest>, AnswerError> {
@@ -207,6 +218,10 @@ impl Requests {
         outcome: Outcome,
     ) -> Option<u64> {
         let open = self.open.remove(&id)?;
+        if let Some(span) = &open.trace {
+            let resolution: &'static str = resolution.into();
+            span.set("acp_gateway.request.resolution", resolution);
+        }
         let outcome = self.served_by_client(&open.request, outcome);
         let seq = self.append_end(journal, &open.request, resolution, by, &outcome, open.peer);
         let is_decision = matches!(

@@ -4,6 +4,7 @@
 //! acceptance to their end, and does not talk to the agent.
 
 mod echo;
+mod trace;
 mod turn;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ use tokio::time::{Duration, Instant};
 use tracing::Span;
 
 use self::echo::Echo;
+use self::trace::PromptTrace;
 use self::turn::{Cancel, PromptWork, ReportedWork, RunningCalls, Turn, prompt_span};
 pub(super) use self::turn::{Completion, NOT_YET, Queued, TurnClock, TurnEnd};
 use super::command::PromptRequest;
@@ -30,6 +32,7 @@ use super::requests::client_tools::ToolClient;
 use crate::limits::Limits;
 use agents::agent::AgentSpec;
 use base::telemetry::metrics;
+use base::telemetry::traces::TraceSpan;
 use base::types::{AgentName, PromptId, Timestamp};
 use events::api::{CancelCause, Problem, Prompt, PromptStatus};
 use events::event::{
@@ -232,12 +235,19 @@ impl Turns {
         });
         let prompt = record.to_prompt(journal.session(), journal.log().id(seq));
         let tool_client = request.tool_client.take_if(|_| starts);
+        let agent = &journal.record().agent;
+        let client = request.trace.as_ref();
+        let trace = PromptTrace::begin(journal.session(), agent, prompt_id, client);
+        if let Some(trace) = &trace {
+            request.trace = trace.context();
+        }
         let queued = Queued {
             span: prompt_span(journal, prompt_id, &request.span),
             record,
             request,
             restored: false,
             checked: Some(checked),
+            trace,
         };
         if place.is_some() {
             self.enqueue(queued);
@@ -393,6 +403,9 @@ impl Turns {
         }
         turn.sent_at = Some(now);
         turn.awaits_update_since = Some(now);
+        if let Some(trace) = &mut turn.prompt.trace {
+            trace.prompt_sent();
+        }
         Some(turn.prompt.record.created_at)
     }
 
@@ -432,8 +445,15 @@ impl Turns {
     /// Notes the status of a tool call that an update reports. `subagent`: the child session that sent the update.
     pub(super) fn track_call(&mut self, kind: &str, raw: &RawValue, subagent: Option<&str>) {
         if let Some(turn) = self.sent_mut() {
-            turn.calls.track(kind, raw, subagent);
+            let trace = turn.prompt.trace.as_deref_mut();
+            turn.calls.track(kind, raw, subagent, trace);
         }
+    }
+
+    /// The exported span of a request of the agent in the running turn.
+    pub(super) fn trace_request(&self, kind: &'static str) -> Option<TraceSpan> {
+        let turn = self.running.as_ref()?;
+        turn.prompt.trace.as_ref()?.request(kind)
     }
 
     /// Whether an update of the agent repeats the open prompt, or the next part of it.
@@ -486,9 +506,9 @@ impl Turns {
         })
     }
 
-    /// Removes the running turn, so that the actor can end it. Returns its record.
-    pub(super) fn take(&mut self) -> Option<PromptRecord> {
-        Some(self.running.take()?.prompt.record)
+    /// Removes the running turn, so that the actor can end it. Returns its prompt.
+    pub(super) fn take(&mut self) -> Option<Queued> {
+        Some(self.running.take()?.prompt)
     }
 
     /// Sets the ended turn to which later updates of the process belong.
@@ -497,8 +517,15 @@ impl Turns {
     }
 
     /// Appends the only end of a turn, with its record in the same commit.
-    pub(super) fn append_end(&self, journal: &mut Journal, mut record: PromptRecord, end: TurnEnd) {
-        count_end(&journal.record().agent, &end);
+    pub(super) fn append_end(&self, journal: &mut Journal, prompt: Queued, end: TurnEnd) {
+        let Queued {
+            mut record,
+            span,
+            trace,
+            ..
+        } = prompt;
+        let _entered = span.enter();
+        report_end(&journal.record().agent, trace.as_deref(), &end);
         record.ended_at = Some(journal.now());
         record.unsent = false;
         let cancel_cause = record.cancel_cause;
@@ -542,8 +569,8 @@ impl Turns {
     /// Fails prompts of the queue.
     pub(super) fn fail_queued(&mut self, journal: &mut Journal, failed: Vec<(PromptId, Problem)>) {
         for (prompt, problem) in failed {
-            for Queued { record, span, .. } in self.remove_queued(Some(prompt)) {
-                span.in_scope(|| self.append_end(journal, record, Err(problem.clone())));
+            for queued in self.remove_queued(Some(prompt)) {
+                self.append_end(journal, queued, Err(problem.clone()));
             }
         }
     }
@@ -809,8 +836,8 @@ impl Turns {
     }
 }
 
-/// Counts the end of a prompt, and the tokens that the agent reports for it.
-fn count_end(agent: &AgentName, end: &TurnEnd) {
+/// Counts the end of a prompt and the tokens that the agent reports for it, and sets them in its span.
+fn report_end(agent: &AgentName, trace: Option<&PromptTrace>, end: &TurnEnd) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Usage {
@@ -822,6 +849,9 @@ fn count_end(agent: &AgentName, end: &TurnEnd) {
         Err(problem) => problem.code.as_str(),
     };
     metrics().prompts(agent, outcome, 1);
+    if let Some(trace) = trace {
+        trace.set_outcome(outcome, end.is_err());
+    }
     let Ok(Completion {
         usage: Some(usage), ..
     }) = end
@@ -838,6 +868,9 @@ fn count_end(agent: &AgentName, end: &TurnEnd) {
         // An agent could make the sums useless with a larger number.
         if let Some(Ok(tokens)) = tokens.map(u32::try_from) {
             metrics().token_usage(agent, kind, tokens.into());
+            if let Some(trace) = trace {
+                trace.set_tokens(kind, tokens);
+            }
         }
     }
 }

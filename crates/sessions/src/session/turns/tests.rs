@@ -77,7 +77,7 @@ impl Fixture {
 
     /// Ends the running turn while the process stays attached.
     fn end(&mut self) -> PromptId {
-        let ended = self.turns.take().expect("a turn runs").prompt_id;
+        let ended = self.turns.take().expect("a turn runs").record.prompt_id;
         self.turns.ended(Some(ended));
         ended
     }
@@ -197,6 +197,7 @@ fn queued(number: u32) -> Queued {
         restored: false,
         checked: None,
         span: Arc::new(Span::none()),
+        trace: None,
     }
 }
 

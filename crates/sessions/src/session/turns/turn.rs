@@ -15,6 +15,7 @@ use crate::session::command::PromptRequest;
 use crate::session::journal::Journal;
 use crate::session::record::PromptRecord;
 use crate::session::turns::echo::Echo;
+use crate::session::turns::trace::PromptTrace;
 use agents::agent::AgentSpec;
 use base::types::PromptId;
 use events::api::{CancelCause, Problem};
@@ -36,7 +37,9 @@ pub(crate) struct Queued {
     pub(crate) restored: bool,
     /// The entry whose denied modes the prompt was checked against. `None` if an earlier actor checked it.
     pub(crate) checked: Option<Arc<AgentSpec>>,
+    /// The span of log lines.
     pub(crate) span: Arc<Span>,
+    pub(crate) trace: Option<Box<PromptTrace>>,
 }
 
 /// The span of log lines about a prompt.
@@ -55,6 +58,7 @@ impl Queued {
             request: PromptRequest::new(blocks),
             restored: true,
             checked: None,
+            trace: None,
         }
     }
 }
@@ -183,15 +187,23 @@ impl RunningCalls {
         self.0.is_empty()
     }
 
-    /// Notes the status in an update of a tool call. A new call without a status is pending (ACP, Tool Calls).
-    pub(super) fn track(&mut self, kind: &str, raw: &RawValue, subagent: Option<&str>) {
+    /// Notes the status in an update of a tool call, also in the spans of the prompt. A new call without a status is pending
+    /// (ACP, Tool Calls).
+    pub(super) fn track(
+        &mut self,
+        kind: &str,
+        raw: &RawValue,
+        subagent: Option<&str>,
+        trace: Option<&mut PromptTrace>,
+    ) {
         if !matches!(kind, update::TOOL_CALL | update::TOOL_CALL_UPDATE) {
             return;
         }
         let Some(call) = RawObject::parse(raw) else {
             return;
         };
-        let Some(id) = call.text("toolCallId") else {
+        let id = call.text("toolCallId");
+        let Some(id) = id.filter(|id| id.len() <= MAX_ID_BYTES) else {
             return;
         };
         let status = call.text("status");
@@ -200,10 +212,18 @@ impl RunningCalls {
             None if kind == update::TOOL_CALL => true,
             None => return,
         };
+        if let Some(trace) = trace {
+            if runs || kind == update::TOOL_CALL {
+                trace.call_began(&id, &call);
+            }
+            if !runs {
+                trace.call_ended(&id, status.as_deref() == Some("failed"));
+            }
+        }
         let key = (subagent.map(Into::into), Box::from(&*id));
         if !runs {
             self.0.remove(&key);
-        } else if self.0.len() < MAX_CALLS && id.len() <= MAX_ID_BYTES {
+        } else if self.0.len() < MAX_CALLS {
             self.0.insert(key);
         }
     }

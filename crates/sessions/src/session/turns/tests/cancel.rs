@@ -24,7 +24,7 @@ fn a_cancel_before_the_send_completes_the_turn_at_once() {
     assert_eq!(fixture.cancel(0), Some(CancelStep::Complete));
     assert!(!fixture.turns.is_cancelling(), "the agent was not asked");
     assert!(!fixture.turns.is_stopping_process());
-    assert_eq!(fixture.turns.take().unwrap().prompt_id, prompt(1));
+    assert_eq!(fixture.turns.take().unwrap().record.prompt_id, prompt(1));
 }
 
 #[test]

@@ -157,7 +157,10 @@ fn a_tool_call_in_progress_is_cancelled_only_after_the_longer_limit() {
         assert_eq!(fixture.seconds(deadline), Some(expected), "{kind} {raw}");
         let now = fixture.at(expected);
         fixture.overdue(&limits, clock(), now);
-        assert_eq!(fixture.turns.take().unwrap().cancel_cause, Some(cause));
+        assert_eq!(
+            fixture.turns.take().unwrap().record.cancel_cause,
+            Some(cause)
+        );
     }
     let mut fixture = Fixture::sent();
     for (kind, status, runs) in [
@@ -191,14 +194,14 @@ fn the_first_cause_of_a_cancel_remains() {
     let now = fixture.at(12);
     fixture.overdue(&limits(), drain, now);
     assert_eq!(
-        fixture.turns.take().unwrap().cancel_cause,
+        fixture.turns.take().unwrap().record.cancel_cause,
         Some(CancelCause::Person)
     );
     let mut fixture = Fixture::unsent();
     let now = fixture.at(12);
     fixture.overdue(&limits(), drain, now);
     assert_eq!(
-        fixture.turns.take().unwrap().cancel_cause,
+        fixture.turns.take().unwrap().record.cancel_cause,
         Some(CancelCause::Drain)
     );
 }

@@ -241,10 +241,10 @@ async fn the_end_of_a_turn_is_appended_and_notifies_its_waiters() {
     let mut fixture = Fixture::unsent();
     let (mut journal, _audit) = fixtures::journal().await;
     assert!(!fixture.ends.has_changed().unwrap());
-    let record = fixture.turns.take().unwrap();
+    let prompt = fixture.turns.take().unwrap();
     fixture
         .turns
-        .append_end(&mut journal, record, Ok(Completion::cancelled()));
+        .append_end(&mut journal, prompt, Ok(Completion::cancelled()));
     assert_eq!(*fixture.ends.borrow_and_update(), 1);
     assert_eq!(fixtures::kinds(journal.log()).await, ["prompt.completed"]);
 }
