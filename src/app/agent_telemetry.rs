@@ -41,10 +41,10 @@ const MEDIA_TYPE: &str = "application/x-protobuf";
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// The time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The open requests of all processes. Each one holds its body, and while it is forwarded a copy with the added attributes.
-const MAX_OPEN_REQUESTS: usize = 16;
-/// The wait of a process while all open requests are those of others.
-const OPEN_REQUESTS_WAIT: Duration = Duration::from_secs(1);
+/// The requests of all processes that are forwarded at one time. Each one holds a copy of its body with the added attributes.
+const MAX_FORWARDED: usize = 16;
+/// The wait of a process while the gateway forwards [`MAX_FORWARDED`] requests.
+const FORWARDED_WAIT: Duration = Duration::from_secs(1);
 /// The connections of all processes. An SDK keeps one for each signal.
 const MAX_CONNECTIONS: usize = 512;
 
@@ -109,14 +109,14 @@ impl Receiver {
 struct Exports {
     sources: TelemetrySources,
     collector: Collector,
-    open: Semaphore,
+    forwarded: Semaphore,
 }
 
 fn router(sources: TelemetrySources, collector: Collector) -> Router {
     let exports = Exports {
         sources,
         collector,
-        open: Semaphore::new(MAX_OPEN_REQUESTS),
+        forwarded: Semaphore::new(MAX_FORWARDED),
     };
     Router::new()
         .route("/v1/traces", post(export))
@@ -155,26 +155,30 @@ async fn forward(
     source: &TelemetrySource,
     request: Request,
 ) -> Result<(), ExportError> {
-    if let Some(permit) = request.extensions().get::<ConnectionPermit>() {
-        permit.authenticated();
-    }
     let _of_process = source
         .begin_request()
         .map_err(|wait| ExportError::TooMany { wait })?;
+    // Only an admitted request protects its connection from eviction, so the rate of a process also bounds its connections.
+    if let Some(permit) = request.extensions().get::<ConnectionPermit>() {
+        permit.authenticated();
+    }
     if !has_media_type(request.headers(), &[MEDIA_TYPE]) {
         return Err(ExportError::MediaType);
     }
-    let _of_all = exports.open.try_acquire().map_err(|_| ExportError::Busy)?;
     let (parts, body) = request.into_parts();
     let limit = BodyLimit::fixed(MAX_BODY_BYTES);
     let body = read_body(&parts, body, limit, BODY_TIMEOUT).await?;
+    // After the body, because processes that send theirs slowly must not exclude others.
+    let permit = exports.forwarded.try_acquire();
+    let _of_all = permit.map_err(|_| ExportError::Busy)?;
     let annotated = annotate(&body, &attributes_of(source));
     drop(body);
     let annotated = annotated.map_err(ExportError::Invalid)?;
     let signal_path = parts.uri.path().trim_start_matches('/');
+    let annotated = Bytes::from(annotated);
     let posted = exports
         .collector
-        .post(signal_path, PROTOBUF, Bytes::from(annotated));
+        .post(signal_path, annotated, Some(&source.agent));
     posted.await.map_err(ExportError::Collector)
 }
 
@@ -187,11 +191,12 @@ fn attributes_of(source: &TelemetrySource) -> Vec<u8> {
         }),
         ..KeyValue::default()
     };
+    let service = attribute("service.name", source.agent.to_string());
     let agent = attribute("acp_gateway.agent", source.agent.to_string());
     let session = source.session();
     let session = session.map(|id| attribute("acp_gateway.session.id", id.to_string()));
     let resource = Resource {
-        attributes: std::iter::once(agent).chain(session).collect(),
+        attributes: [service, agent].into_iter().chain(session).collect(),
         ..Resource::default()
     };
     resource.encode_to_vec()
@@ -203,7 +208,7 @@ enum ExportError {
     Unauthorized,
     #[error("the process sends too many requests")]
     TooMany { wait: Duration },
-    #[error("other agents send too many requests")]
+    #[error("the gateway forwards {MAX_FORWARDED} requests of agents")]
     Busy,
     #[error("the body must be {MEDIA_TYPE}")]
     MediaType,
@@ -238,7 +243,7 @@ impl ExportError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::TooMany { wait } => Some(*wait),
-            Self::Busy | Self::Body(BodyError::Memory(_)) => Some(OPEN_REQUESTS_WAIT),
+            Self::Busy | Self::Body(BodyError::Memory(_)) => Some(FORWARDED_WAIT),
             _ => None,
         }
     }

@@ -23,7 +23,7 @@ use crate::auth::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{
     AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, Principal,
-    PrincipalKey, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
+    PrincipalKey, PrincipalLimits, Scope, Scopes, Tenant, Timestamp, is_key_name,
 };
 use events::api::{KeyInfo, KeyKind};
 use events::event::{
@@ -272,8 +272,7 @@ impl Keys {
     }
 
     pub fn create(&self, new: &NewKey<'_>) -> Result<(KeyText, Key), CreateKeyError> {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@');
-        if !(1..=64).contains(&new.name.len()) || !new.name.bytes().all(plain) {
+        if !is_key_name(new.name) {
             return Err(CreateKeyError::Name);
         }
         if [OWNER_NAME, ADMIN_NAME, ATTACH_NAME].contains(&new.name) {

@@ -26,11 +26,11 @@ use crate::app;
 use crate::config::{Config, Flags};
 use crate::control::{Access, ControlClient};
 use base::types::{Ids, SessionId};
-use log::store::Disk;
+use log::store::{Disk, MAX_EXPORTED_RECORD_BYTES};
 use sessions::session::{self, Imported, MAX_EXPORTED_FILE_BYTES};
 
-/// The maximum size of the records of a session.
-const MAX_RECORD_BYTES: u64 = 256 << 20;
+/// What a database needs besides the content of its rows.
+const OVERHEAD_BYTES: u64 = 64 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Args)]
@@ -187,7 +187,7 @@ fn unpack(file: &Path, part: &Path, gateway: &Config) -> Result<(), TransferErro
         Box::new(BufReader::new(File::open(file).map_err(read_failed)?))
     };
     let limits = &gateway.limits.log;
-    let max = MAX_EXPORTED_FILE_BYTES + MAX_RECORD_BYTES;
+    let max = MAX_EXPORTED_FILE_BYTES + MAX_EXPORTED_RECORD_BYTES + OVERHEAD_BYTES;
     let max = max.saturating_add(limits.max_session_log_bytes);
     let disk = Disk::of(parent_dir(part)).map_err(write_failed)?;
     let kept = disk.min_free(limits);

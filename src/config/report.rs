@@ -9,12 +9,53 @@ use super::secret::Secret;
 use super::show::{Shown, show};
 use events::api::ConfigurationValue;
 
+const MASK: &str = "[secret]";
+
 /// Returns all values with their origins, as `check --all` prints them. The values of environment variables and headers are hidden
-/// also if they are in plain text in the file, and so are the queries of URLs.
+/// also if they are in plain text in the file, and so are the user names, passwords, queries and fragments of URLs.
 pub fn report(config: &Config) -> Vec<ConfigurationValue> {
     let mut config = config.clone();
     withhold_secrets(&mut config);
-    show(&config, Shown::All).into_values()
+    let mut values = show(&config, Shown::All).into_values();
+    for shown in &mut values {
+        shown.value = mask_urls(&shown.value);
+    }
+    values
+}
+
+/// Masks the URLs in a value in the syntax of the file.
+fn mask_urls(text: &str) -> String {
+    text.split_inclusive(ends_url).map(mask_url).collect()
+}
+
+fn ends_url(c: char) -> bool {
+    c == '"' || c.is_whitespace()
+}
+
+/// `word` ends with its separator.
+fn mask_url(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else {
+        return word.to_owned();
+    };
+    let url = rest.trim_end_matches(ends_url);
+    let address = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    let mut masked = scheme.to_owned();
+    // A list of URLs can be one word.
+    for part in address.split("://") {
+        masked.push_str("://");
+        let authority = part.split('/').next().unwrap_or_default();
+        let user = authority.rfind('@').unwrap_or_default();
+        if user > 0 {
+            masked.push_str(MASK);
+        }
+        masked.push_str(&part[user..]);
+    }
+    if address.len() < url.len() {
+        masked.push_str(&url[address.len()..=address.len()]);
+        masked.push_str(MASK);
+    }
+    masked.push_str(&rest[url.len()..]);
+    masked
 }
 
 fn withhold_secrets(config: &mut Config) {
@@ -30,12 +71,7 @@ fn withhold_secrets(config: &mut Config) {
     }
     for server in config.mcp.values_mut() {
         match server {
-            McpServer::Remote { url, headers, .. } => {
-                tables.push(headers);
-                if let Some(at) = url.find('?') {
-                    url.replace_range(at + 1.., "[secret]");
-                }
-            }
+            McpServer::Remote { headers, .. } => tables.push(headers),
             McpServer::Stdio { env, .. } => tables.push(env),
         }
     }
@@ -54,12 +90,13 @@ mod tests {
         let file = folder.path().join("gateway.toml");
         let text = r#"
             server.allowed_hosts = ["shown.example"]
+            registry.source = "https://hidden@registry.example/@scope/registry.json#hidden"
             [telemetry]
             otlp_endpoint = "https://collector.example"
             otlp_headers = { key = "hidden" }
             [agents.child]
             command = "agent"
-            args = ["shown"]
+            args = ["shown", "--servers=https://hidden@one.example,https://hidden@two.example/a?hidden"]
             env = { PLAIN = "hidden", VARIABLE = { from_env = "NAME" } }
             [agents.token]
             url = "https://agent.example/acp"
@@ -70,7 +107,7 @@ mod tests {
             headers = { key = "hidden" }
             remote_folders = ["/srv"]
             [mcp.web]
-            url = "https://mcp.example/path?key=hidden"
+            url = "https://user:hidden@mcp.example/path?key=hidden"
             headers = { key = "hidden" }
             [mcp.child]
             command = "server"
@@ -90,20 +127,30 @@ mod tests {
         for (key, expected) in [
             ("server.allowed_hosts", r#"["shown.example"]"#),
             ("telemetry.otlp_headers", r#"{ key = "[secret]" }"#),
-            ("agents.child.args", r#"["shown"]"#),
+            (
+                "registry.source",
+                r#""https://[secret]@registry.example/@scope/registry.json#[secret]""#,
+            ),
+            (
+                "agents.child.args",
+                r#"["shown", "--servers=https://[secret]@one.example,https://[secret]@two.example/a?[secret]"]"#,
+            ),
             (
                 "agents.child.env",
                 r#"{ PLAIN = "[secret]", VARIABLE = { from_env = "NAME" } }"#,
             ),
             ("agents.token.token", r#""[secret]""#),
             ("agents.headers.headers", r#"{ key = "[secret]" }"#),
-            ("mcp.web.url", r#""https://mcp.example/path?[secret]""#),
+            (
+                "mcp.web.url",
+                r#""https://[secret]@mcp.example/path?[secret]""#,
+            ),
             ("mcp.web.headers", r#"{ key = "[secret]" }"#),
             ("mcp.child.env", r#"{ KEY = "[secret]" }"#),
         ] {
             assert_eq!(find(key).value, expected, "{key}");
         }
-        assert!(find("mcp.web.url").source.ends_with("gateway.toml:19"));
+        assert!(find("mcp.web.url").source.ends_with("gateway.toml:20"));
         assert_eq!(find("server.listen").source, "default");
     }
 }

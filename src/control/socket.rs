@@ -165,6 +165,10 @@ pub struct ControlClient {
 pub enum ClientError {
     #[error("could not use the control socket of the gateway")]
     Io(#[from] io::Error),
+    #[error(
+        "the gateway did not answer, and the import may still finish: look for a new session before you import the file again"
+    )]
+    ImportUnanswered(#[source] io::Error),
     #[error("{0}")]
     Rejected(String),
     #[error("the gateway failed: {0}")]
@@ -214,9 +218,11 @@ impl ControlClient {
             file: file.to_owned(),
             owner: owner.map(str::to_owned),
         };
-        match self.request(&request)? {
-            Reply::Imported(imported) => Ok(imported),
-            _ => Err(ClientError::Unexpected),
+        match self.request(&request) {
+            Ok(Reply::Imported(imported)) => Ok(imported),
+            Ok(_) => Err(ClientError::Unexpected),
+            Err(ClientError::Io(error)) => Err(ClientError::ImportUnanswered(error)),
+            Err(error) => Err(error),
         }
     }
 

@@ -14,10 +14,13 @@ use tracing::{Level, Span};
 use super::body_memory::BodyCharge;
 use base::telemetry::metrics;
 use base::telemetry::traces::{self, SpanKind, TraceSpan};
+use events::api::ProblemCode;
+use wire::acp::TraceContext;
 
 /// The status of a request whose client disconnects before the response, as proxies log it. No response has it.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
 
 /// A request whose response is not ready. If its client disconnects, the record is written on drop.
 pub(super) struct AccessRecord {
@@ -42,7 +45,10 @@ pub(super) fn begin_exported_span(parts: &mut Parts) {
         return;
     };
     let header = |name| parts.headers.get(name)?.to_str().ok();
-    let client = header(TRACEPARENT).map(|parent| (parent, header("tracestate")));
+    let client = header(TRACEPARENT).and_then(|it| TraceContext::parse(it, header(TRACESTATE)));
+    let client = client
+        .as_ref()
+        .map(|client| (client.traceparent(), client.tracestate()));
     let method = method_name(&parts.method);
     let route = parts.extensions.get::<MatchedPath>();
     let name = route.map_or_else(
@@ -56,8 +62,13 @@ pub(super) fn begin_exported_span(parts: &mut Parts) {
     if let Some(route) = route {
         span.set("http.route", route.as_str().to_owned());
     }
-    if let Ok(parent) = HeaderValue::try_from(span.traceparent()) {
-        parts.headers.insert(TRACEPARENT, parent);
+    // A state of the client without a valid parent belongs to no trace.
+    parts.headers.remove(TRACESTATE);
+    let state = span.tracestate().map(|state| (TRACESTATE, state));
+    for (name, value) in [(TRACEPARENT, span.traceparent())].into_iter().chain(state) {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            parts.headers.insert(name, value);
+        }
     }
     Span::current().record("trace", span.trace_id());
     // A request is admitted once.
@@ -86,10 +97,12 @@ impl AccessRecord {
         self.is_written = true;
         let in_memory = response.body().size_hint().exact();
         let response_bytes = in_memory.or_else(|| content_length(response.headers()));
-        self.write(response.status().as_u16(), response_bytes);
+        let code = response.extensions().get::<ProblemCode>();
+        let code = code.map(|code| code.as_str());
+        self.write(response.status().as_u16(), code, response_bytes);
     }
 
-    fn write(&self, status: u16, response_bytes: Option<u64>) {
+    fn write(&self, status: u16, code: Option<&str>, response_bytes: Option<u64>) {
         if let Some(span) = self.exported.as_ref().and_then(|exported| exported.0.get()) {
             span.set("http.response.status_code", i64::from(status));
             if !self.is_written {
@@ -121,6 +134,7 @@ impl AccessRecord {
                     method = %self.method,
                     route,
                     status,
+                    code,
                     duration_ms = (seconds * 1e6).round() / 1e3,
                     request_bytes = self.request_bytes,
                     response_bytes,
@@ -145,7 +159,7 @@ impl AccessRecord {
 impl Drop for AccessRecord {
     fn drop(&mut self) {
         if !self.is_written {
-            self.write(CLIENT_CLOSED_REQUEST, None);
+            self.write(CLIENT_CLOSED_REQUEST, None, None);
         }
     }
 }

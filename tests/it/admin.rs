@@ -14,13 +14,16 @@ use crate::support::{Answer, Gateway, Setup};
 
 const IN_ENVIRONMENT: &str = "secret-of-the-environment-5be0cd19137e2179";
 const IN_FILE: &str = "secret-in-the-file-1f83d9abfb41bd6b";
+const IN_URL: &str = "secret-in-a-url-9b05688c2b3e6c1f";
 const FAILING: &str = r#"echo "cannot start with $TOKEN" >&2; exit 3"#;
 
 fn setup() -> Setup {
     let variables = format!(
         "env = {{ PLAIN = {IN_FILE:?}, TOKEN = {{ from_env = \"GATEWAY_SECRET\" }} }}\nisolation = \"off\""
     );
+    let registry = format!("https://user:{IN_URL}@registry.example/list?key={IN_URL}");
     Setup::fake(&[])
+        .settings(&format!("registry.source = {registry:?}"))
         .agent("broken", "/bin/sh", &["-c", FAILING], &variables)
         .settings("webhooks.allowed_hosts = [\"localhost\"]\nretention.max_age = \"48h\"")
         .settings("testing.webhooks_to_loopback = true\ntesting.webhook_retry_unit = \"1h\"")
@@ -268,6 +271,11 @@ async fn diagnostics_have_the_current_configuration_with_its_sources() {
         env,
         "{ PLAIN = \"[secret]\", TOKEN = { from_env = \"GATEWAY_SECRET\" } }"
     );
+    let (registry, _) = value("registry.source");
+    assert_eq!(
+        registry,
+        "\"https://[secret]@registry.example/list?[secret]\""
+    );
 
     let file = gateway.path("config.toml");
     let text = std::fs::read_to_string(&file).expect("a file");
@@ -295,7 +303,7 @@ async fn diagnostics_have_no_secret_and_are_not_cached() {
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
         let text = answer.body.to_string();
         assert!(text.len() < 1 << 20, "{path}");
-        for secret in [KEY, &alice, webhooks, IN_ENVIRONMENT, IN_FILE] {
+        for secret in [KEY, &alice, webhooks, IN_ENVIRONMENT, IN_FILE, IN_URL] {
             assert!(!text.contains(secret), "{path} contains {secret}");
         }
     }

@@ -8,6 +8,9 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as AttributeValue;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 use reqwest::{RequestBuilder, StatusCode};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::attacks::surfaces::check;
 use crate::support::collector::{Collector, Export};
@@ -57,7 +60,11 @@ fn attributes(export: &Export) -> BTreeMap<String, String> {
 
 fn expected(agent: &str, session: Option<&str>) -> BTreeMap<String, String> {
     let session = session.map(|id| ("acp_gateway.session.id", id));
-    let own = [("service.name", agent), ("acp_gateway.agent", agent)];
+    let own = [
+        ("service.name", agent),
+        ("acp_gateway.agent", agent),
+        ("acp_gateway.agent.service.name", agent),
+    ];
     let all = own.into_iter().chain(session);
     all.map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect()
@@ -93,6 +100,23 @@ impl Access {
     fn post(&self, gateway: &Gateway) -> RequestBuilder {
         let request = gateway.http.post(format!("{}/v1/traces", self.url));
         request.bearer_auth(&self.token)
+    }
+
+    /// Sends the head of a request, until the gateway reads the body.
+    async fn begin_body(&self) -> TcpStream {
+        let host = self.url.strip_prefix("http://").expect("a URL");
+        let mut socket = TcpStream::connect(host).await.expect("it listens");
+        let head = format!(
+            "POST /v1/traces HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {}\r\n\
+             content-type: {PROTOBUF}\r\ncontent-length: 1000\r\nexpect: 100-continue\r\n\r\n",
+            self.token
+        );
+        socket.write_all(head.as_bytes()).await.expect("it is open");
+        let mut status = [0; 12];
+        let read = timeout(LONGEST, socket.read_exact(&mut status)).await;
+        read.expect("an answer in time").expect("it is open");
+        assert_eq!(&status, b"HTTP/1.1 100");
+        socket
     }
 
     /// The status of a request without spans.
@@ -237,15 +261,72 @@ async fn requests_beyond_size_and_rate_and_invalid_bodies_are_rejected() {
 }
 
 #[tokio::test]
+async fn agent_with_the_name_of_another_service_keeps_it_under_a_key_of_its_own() {
+    let mut collector = Collector::start().await;
+    let entry = format!("{ENTRY}env = {{ OTEL_SERVICE_NAME = \"acp-gateway\" }}\n");
+    let gateway = exporting(Setup::fake_with(&[], &entry), &collector).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "telemetry").await;
+    let found = attributes(&next_of_agent(&mut collector).await);
+    assert_eq!(found["service.name"], "fake");
+    assert_eq!(found["acp_gateway.agent.service.name"], "acp-gateway");
+}
+
+#[tokio::test]
+async fn processes_that_send_slowly_do_not_exclude_others() {
+    let collector = Collector::start().await;
+    let gateway = exporting(Setup::fake_with(&[], ENTRY), &collector).start();
+    let mut open = Vec::new();
+    for _ in 0..4 {
+        let session = gateway.session("fake").await;
+        let slow = Access::of(&gateway, &session).await;
+        for _ in 0..4 {
+            open.push(slow.begin_body().await);
+        }
+        let status = slow.status(&gateway).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    }
+    let session = gateway.session("fake").await;
+    let other = Access::of(&gateway, &session).await;
+    assert_eq!(other.status(&gateway).await, StatusCode::OK);
+    drop(open);
+}
+
+#[tokio::test]
 async fn failure_of_the_collector_is_reported_to_the_agent() {
-    let collector = Collector::answering(StatusCode::SERVICE_UNAVAILABLE).await;
-    let gateway = exporting(Setup::fake_with(&[], ENTRY), &collector).start();
-    let session = gateway.session("fake").await;
-    assert_eq!(gateway.turn(&session, "telemetry").await["text"], "502");
-    let collector = Collector::answering(StatusCode::BAD_REQUEST).await;
-    let gateway = exporting(Setup::fake_with(&[], ENTRY), &collector).start();
-    let session = gateway.session("fake").await;
-    assert_eq!(gateway.turn(&session, "telemetry").await["text"], "400");
+    for (answer, expected) in [
+        (StatusCode::SERVICE_UNAVAILABLE, "502"),
+        (StatusCode::BAD_REQUEST, "400"),
+    ] {
+        let collector = Collector::answering(answer).await;
+        let setup = Setup::fake_with(&[], ENTRY).agent("other", fake_agent(), &[], ENTRY);
+        let gateway = exporting(setup, &collector).start();
+        for agent in ["fake", "fake", "other"] {
+            let session = gateway.session(agent).await;
+            let turn = gateway.turn(&session, "telemetry").await;
+            assert_eq!(turn["text"], expected, "{agent}");
+        }
+        // The gateway sends its metrics at the start.
+        let log = eventually(
+            "a warning for the gateway and each agent",
+            LONGEST,
+            || async {
+                let log = gateway.log();
+                (warnings(&log).count() >= 3).then_some(log)
+            },
+        )
+        .await;
+        assert_eq!(warnings(&log).count(), 3, "{log}");
+        for agent in ["\"agent\":\"fake\"", "\"agent\":\"other\""] {
+            let of_agent = warnings(&log).filter(|line| line.contains(agent));
+            assert_eq!(of_agent.count(), 1, "{agent}: {log}");
+        }
+    }
+}
+
+fn warnings(log: &str) -> impl Iterator<Item = &str> {
+    let lines = log.lines();
+    lines.filter(|line| line.contains("could not send telemetry"))
 }
 
 /// The number of IPv4 ports on which a gateway listens. `None`: the gateway hides its descriptors from its own user, unless the

@@ -13,7 +13,7 @@ use crate::support::own_tests;
 use crate::support::places::project;
 
 /// The attacks of the threat model.
-const ATTACKS: std::ops::RangeInclusive<u32> = 1..=49;
+const ATTACKS: std::ops::RangeInclusive<u32> = 1..=50;
 
 /// The rows of the page: the tests by the number of the attack.
 fn rows() -> BTreeMap<u32, Vec<String>> {

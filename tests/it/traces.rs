@@ -340,6 +340,27 @@ async fn unsampled_trace_has_no_spans_and_its_context_reaches_the_agent() {
     assert_eq!(of_trace, None);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_context_of_a_client_begins_a_trace_without_its_state() {
+    let collector = Collector::start().await;
+    let gateway = exporting(&collector.url()).start();
+    let session = gateway.session("fake").await;
+    let upper = TRACE.to_uppercase();
+    gateway
+        .traced_prompt(
+            &session,
+            &format!("00-{upper}-{CLIENT_SPAN}-01"),
+            "echo hello",
+        )
+        .await;
+    let is_end = |event: &Value| event["type"] == "prompt.completed";
+    gateway.log_until(&session, is_end).await;
+    let meta = gateway.meta_of_prompt();
+    let parent = meta["traceparent"].as_str().expect("a new trace");
+    assert!(!parent.contains(TRACE), "{parent}");
+    assert_eq!(meta.get("tracestate"), None);
+}
+
 /// Runs some turns and a stop, none of which waits for the collector.
 async fn works_without(gateway: &mut Gateway) {
     let began = Instant::now();

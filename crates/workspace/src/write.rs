@@ -171,6 +171,14 @@ impl Upload {
         Ok(self.file.write_all(bytes)?)
     }
 
+    /// Lets the owner execute a new file.
+    pub fn set_executable(&self) -> Result<(), FileError> {
+        let mode = fstat(&self.file)?.st_mode & 0o777;
+        Ok(self
+            .file
+            .set_permissions(Permissions::from_mode(mode | 0o100))?)
+    }
+
     /// Replaces the target, if it still matches the precondition.
     pub fn finish(self) -> Result<WriteOutcome, FileError> {
         let ParentAndName { parent, name } = &self.target;

@@ -20,8 +20,12 @@ const KEY: u32 = 1;
 /// An SDK sends one block. Without a limit, small blocks with added attributes would become a large request.
 const MAX_BLOCKS: usize = 256;
 
-/// The keys that only the gateway sets.
+/// The keys of a resource that only the gateway sets.
 const OWN_KEYS: &[u8] = b"acp_gateway.";
+/// An agent with the name of another service would be that service for the dashboards of the operator.
+const SERVICE_NAME: &[u8] = b"service.name";
+/// The key of the name that the agent set.
+const AGENT_SERVICE_NAME: &[u8] = b"acp_gateway.agent.service.name";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AnnotateError {
@@ -37,7 +41,7 @@ impl From<prost::DecodeError> for AnnotateError {
     }
 }
 
-/// Replaces the attributes with keys of the gateway. `added`: an encoded resource with the new attributes.
+/// Replaces the attributes of resources that only the gateway sets. `added`: an encoded resource with the new attributes.
 pub(super) fn annotate(request: &[u8], added: &[u8]) -> Result<Vec<u8>, AnnotateError> {
     let mut annotated = Vec::with_capacity(request.len() + added.len() + 16);
     let mut blocks = 0;
@@ -79,23 +83,33 @@ fn annotate_block(block: &[u8], added: &[u8]) -> Result<Vec<u8>, AnnotateError> 
 fn copy_resource(resource: &[u8], copy: &mut Vec<u8>) -> Result<(), AnnotateError> {
     for field in fields(resource) {
         let field = field?;
-        if field.number != ATTRIBUTE || !has_own_key(field.message()?)? {
+        if field.number != ATTRIBUTE {
+            copy.extend_from_slice(field.bytes);
+            continue;
+        }
+        let attribute = field.message()?;
+        let key = key_of(attribute)?;
+        if key == SERVICE_NAME {
+            let mut renamed = attribute.to_vec();
+            put_field(KEY, AGENT_SERVICE_NAME, &mut renamed);
+            put_field(ATTRIBUTE, &renamed, copy);
+        } else if !key.starts_with(OWN_KEYS) {
             copy.extend_from_slice(field.bytes);
         }
     }
     Ok(())
 }
 
-fn has_own_key(attribute: &[u8]) -> Result<bool, AnnotateError> {
+/// A decoder uses the last key.
+fn key_of(attribute: &[u8]) -> Result<&[u8], AnnotateError> {
     let mut key: &[u8] = b"";
     for field in fields(attribute) {
         let field = field?;
-        // A decoder uses the last value.
         if field.number == KEY {
             key = field.message()?;
         }
     }
-    Ok(key.starts_with(OWN_KEYS))
+    Ok(key)
 }
 
 /// Appends a field with a message, a text or bytes.
@@ -195,22 +209,29 @@ mod tests {
 
     #[test]
     fn every_resource_gets_the_attributes_and_nothing_else_changes() {
-        let added = resource(&[("acp_gateway.agent", "a")]);
-        let own = ("service.name", "agent");
+        let added = [("service.name", "a"), ("acp_gateway.agent", "a")];
+        let own = ("service.version", "1");
         let sent = request(&[
             Some(resource(&[own])),
             None,
             Some(resource(&[
                 ("acp_gateway.agent", "forged"),
+                ("acp_gateway.agent.service.name", "forged"),
+                ("service.name", "acp-gateway"),
                 own,
                 ("acp_gateway.session.id", "forged"),
             ])),
         ]);
-        let annotated = annotate(&sent.encode_to_vec(), &added.encode_to_vec()).unwrap();
-        let both = Some(resource(&[own, ("acp_gateway.agent", "a")]));
+        let encoded = resource(&added).encode_to_vec();
+        let annotated = annotate(&sent.encode_to_vec(), &encoded).unwrap();
+        let renamed = ("acp_gateway.agent.service.name", "acp-gateway");
         assert_eq!(
             ExportTraceServiceRequest::decode(&*annotated).unwrap(),
-            request(&[both.clone(), Some(added), both])
+            request(&[
+                Some(resource(&[own, added[0], added[1]])),
+                Some(resource(&added)),
+                Some(resource(&[renamed, own, added[0], added[1]])),
+            ])
         );
     }
 

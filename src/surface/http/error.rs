@@ -133,6 +133,8 @@ impl IntoResponse for ApiError {
             headers.insert(RATELIMIT_POLICY, ascii(limit.policy()));
             headers.insert(RATELIMIT, ascii(limit.remaining()));
         }
+        // For the access log.
+        response.extensions_mut().insert(self.problem.code);
         let failed = FailedResponse(Arc::new(self));
         response.extensions_mut().insert(failed);
         response

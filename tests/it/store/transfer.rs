@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -23,6 +23,8 @@ use crate::support::{Gateway, Random, Setup, eventually, figure};
 
 /// The damaged files of each kind that a test imports.
 const DAMAGED: usize = 40;
+/// The decisions about permissions in the audit log of a session that moves.
+const AUDITED: usize = 5;
 
 fn start(settings: &str) -> Gateway {
     Setup::fake(&[]).settings(LIMITS).settings(settings).start()
@@ -154,21 +156,31 @@ async fn full_session(gateway: &Gateway) -> String {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
         .expect("the folder is ours");
     std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).expect("the folder is ours");
-    gateway.prompt(&session, "permission").await;
-    gateway
-        .log_until(&session, |event| event["type"] == "request.created")
-        .await;
-    let answer = json!({ "optionId": "reject" });
-    let path = format!("/v1/sessions/{session}/permissions/r1");
-    assert_eq!(gateway.posted(&path, &[], &answer).await.status, 204);
-    gateway
-        .log_until(&session, |event| event["type"] == "prompt.completed")
-        .await;
+    decide(gateway, &session, 1).await;
     let body = json!({ "prompt": "tool", "attachments": [{ "path": "upload.txt" }] });
     let path = format!("/v1/sessions/{session}/prompts");
     let answer = gateway.posted(&path, &[("prefer", "wait=60")], &body).await;
     assert_eq!(answer.body["status"], "completed", "{answer:?}");
     session
+}
+
+/// A turn with the permission request of this number.
+async fn decide(gateway: &Gateway, session: &str, number: usize) {
+    let prompt = gateway.prompt(session, "permission").await;
+    let request = format!("r{number}");
+    gateway
+        .log_until(session, |event| {
+            event["type"] == "request.created" && event["requestId"] == request
+        })
+        .await;
+    let answer = json!({ "optionId": "reject" });
+    let path = format!("/v1/sessions/{session}/permissions/{request}");
+    assert_eq!(gateway.posted(&path, &[], &answer).await.status, 204);
+    gateway
+        .log_until(session, |event| {
+            event["type"] == "prompt.completed" && event["promptId"] == prompt["promptId"]
+        })
+        .await;
 }
 
 /// The lines of `audit export` with this text.
@@ -183,6 +195,9 @@ async fn session_moves_with_its_events_files_and_audit_events() {
     let first = start("");
     let second = start("");
     let old = full_session(&first).await;
+    for number in 2..=AUDITED {
+        decide(&first, &old, number).await;
+    }
     eventually_decided(&first, &old).await;
     let file = export(&first, &old);
     let mode = std::fs::metadata(&file).expect("the export").permissions();
@@ -286,28 +301,29 @@ async fn session_moves_with_its_events_files_and_audit_events() {
         write!(hash, "{byte:02x}").expect("a string can be written to");
     }
     assert_eq!(import_event["auditHash"], hash);
-    let imported = audited("\"audit.imported\"");
-    let imported: Vec<&Value> = imported.iter().map(|event| &event["event"]).collect();
-    let decided: Vec<Value> = decided
-        .iter()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    assert_eq!(decided.len(), 1, "{decided:#?}");
-    assert_eq!(imported, decided.iter().collect::<Vec<_>>());
+    // They follow in their order and byte for byte.
+    assert_eq!(decided.len(), AUDITED, "{decided:#?}");
+    let lines = audit_lines(&second, &new);
+    assert!(lines[0].contains("\"session.imported\""), "{lines:#?}");
+    assert_eq!(lines.len(), 1 + decided.len(), "{lines:#?}");
+    for (line, event) in lines[1..].iter().zip(&decided) {
+        assert!(
+            line.contains(&format!("\"event\":{event}")),
+            "{line}\n{event}"
+        );
+    }
     let verified = text(&run(&second, &["audit", "verify"]), true);
     assert!(verified.contains("is intact"), "{verified}");
 }
 
-/// Waits until the audit log has the decision.
+/// Waits until the audit log has the decisions.
 async fn eventually_decided(gateway: &Gateway, session: &str) {
     let limit = std::time::Duration::from_secs(10);
-    eventually("the decision is stored", limit, || async {
+    eventually("the decisions are stored", limit, || async {
         let events = gateway.get("/v1/audit?types=permission.decided").await;
         let events = events["events"].as_array().expect("events").clone();
-        events
-            .iter()
-            .any(|event| event["sessionId"] == session)
-            .then_some(())
+        let decided = events.iter().filter(|event| event["sessionId"] == session);
+        (decided.count() == AUDITED).then_some(())
     })
     .await;
 }
@@ -320,6 +336,11 @@ async fn second_import_is_another_session_of_the_owner() {
     let file = export(&gateway, &old);
     // Into the same log: the old session stays.
     let first = import(&gateway, &file);
+    let wrong = run(
+        &gateway,
+        &["import", path_text(&file), "--owner", "bob\u{1b}[2J"],
+    );
+    assert!(text(&wrong, false).contains("the owner must be the name of a key"));
     let owned = run(&gateway, &["import", path_text(&file), "--owner", "bob"]);
     text(&owned, true);
     let list = gateway.get("/v1/sessions").await;
@@ -541,8 +562,56 @@ async fn file_that_no_export_writes_is_refused() {
             "UPDATE run SET session = zeroblob(16) WHERE first_seq = 1".to_owned(),
             "damaged",
         ),
-        ("DROP TABLE file".to_owned(), "could not read"),
-        ("DROP TABLE run".to_owned(), "could not read"),
+        ("DROP TABLE file".to_owned(), "is not an event log"),
+        ("DROP TABLE run".to_owned(), "is not an event log"),
+        (
+            format!("CREATE VIEW endless AS {ENDLESS}"),
+            "is not an event log",
+        ),
+        (
+            format!("ALTER TABLE file RENAME TO kept; CREATE VIEW file AS {ENDLESS}"),
+            "is not an event log",
+        ),
+        (
+            format!("DROP TABLE meta; CREATE VIEW meta AS {ENDLESS}; PRAGMA user_version = 99"),
+            "has format 99",
+        ),
+        (
+            "CREATE TRIGGER remove AFTER UPDATE ON run BEGIN DELETE FROM record; END".to_owned(),
+            "is not an event log",
+        ),
+        (
+            "INSERT INTO record VALUES (3, zeroblob(20), zeroblob(70000000))".to_owned(),
+            "bytes of records, and an export has at most",
+        ),
+        (
+            "UPDATE file SET content = zeroblob(2000000)".to_owned(),
+            "bytes of one part of a file",
+        ),
+        (
+            numbered(100_001, "INSERT INTO file SELECT n + 10, 'f' || n, 0, x''"),
+            "more than 100000 files",
+        ),
+        (
+            format!("UPDATE file SET path = '{}f'", "d/".repeat(64)),
+            "more than 64 levels deep",
+        ),
+        (
+            numbered(50_001, "INSERT INTO record SELECT 15, CAST(n AS BLOB), x'7b7d'"),
+            "more events of the audit log than an export",
+        ),
+        (
+            numbered(300, "INSERT INTO record SELECT 15, CAST(n AS BLOB), CAST('{\"a\":\"' || hex(zeroblob(30000)) || '\"}' AS BLOB)"),
+            "more events of the audit log than an export",
+        ),
+        (
+            "INSERT INTO record VALUES (15, x'01', x'7b0a7d')".to_owned(),
+            "damaged",
+        ),
+        (
+            "UPDATE record SET value = CAST(replace(CAST(value AS TEXT), '\"owner\":\"admin\"', '\"owner\":\"a b\"') AS BLOB) WHERE tbl = 1".to_owned(),
+            "the owner must be the name of a key",
+        ),
         (
             "PRAGMA application_id = 1".to_owned(),
             "is not an event log",
@@ -557,6 +626,89 @@ async fn file_that_no_export_writes_is_refused() {
         assert_nothing_imported(&second).await;
     }
     assert!(second.runs());
+}
+
+/// A query without an end.
+const ENDLESS: &str = "WITH RECURSIVE n(key, value) AS (SELECT 'a', 1 UNION ALL SELECT 'a', value + 1 FROM n) SELECT * FROM n";
+
+/// A statement that inserts a row for each number `n`.
+fn numbered(count: u32, insert: &str) -> String {
+    format!(
+        "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT {count}) {insert} FROM numbers"
+    )
+}
+
+#[tokio::test]
+async fn client_meta_moves_only_if_the_agent_of_the_new_gateway_permits_it() {
+    let permitting = || {
+        Setup::fake_with(&[], "meta = [\"a/b\"]")
+            .settings(LIMITS)
+            .start()
+    };
+    let mut gateways = [permitting(), permitting(), start("")];
+    let body = json!({ "agent": "fake", "_meta": { "a/b": 1 } });
+    let (status, created) = gateways[0].post("/v1/sessions", &body).await;
+    assert_eq!(status, 201, "{created}");
+    let file = export(&gateways[0], created["sessionId"].as_str().expect("an id"));
+    for (at, meta) in [(1, json!({ "a/b": 1 })), (2, Value::Null)] {
+        let gateway = &mut gateways[at];
+        import(gateway, &file);
+        assert_eq!(gateway.stop(), Some(0));
+        let log = Connection::open(gateway.path(LOG)).expect("the log");
+        let select = "SELECT CAST(value AS TEXT) FROM record WHERE tbl = 1";
+        let record: String = log
+            .query_row(select, [], |row| row.get(0))
+            .expect("a record");
+        let record: Value = serde_json::from_str(&record).expect("JSON");
+        assert_eq!(record["meta"], meta);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_prompt_does_not_run_after_a_kill_between_the_import_and_its_end() {
+    let first = start("");
+    let old = first.session("fake").await;
+    first.prompt(&old, "stream n=100000 rate=500").await;
+    let body = json!({ "prompt": "echo queued", "queue": true });
+    let path = format!("/v1/sessions/{old}/prompts");
+    assert_eq!(first.post(&path, &body).await.0, 202);
+    let file = export(&first, &old);
+    let (mut second, log) = on_disk(Setup::fake(&[]).settings(LIMITS));
+    // The import is visible after its commit, and the next commit is then still incomplete.
+    log.slow("w", std::time::Duration::from_millis(100));
+    let mut importing = command(gateway_program());
+    importing
+        .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
+        .env("ACP_GATEWAY_DATA", second.path("data"))
+        .args(["import", path_text(&file)]);
+    importing.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut importing = importing.spawn().expect("the binary was built");
+    let limit = std::time::Duration::from_mins(1);
+    let new = eventually("the session is listed", limit, || async {
+        let list = second.get("/v1/sessions").await;
+        let id = list["sessions"][0]["sessionId"].as_str();
+        id.map(str::to_owned)
+    })
+    .await;
+    second.kill();
+    importing.wait().expect("it is our child");
+    log.heal();
+    let stored = Connection::open(second.path(LOG)).expect("the log");
+    let select =
+        "SELECT count(*) FROM record WHERE tbl = 3 AND CAST(value AS TEXT) LIKE '%\"queued\"%'";
+    let queued: i64 = stored
+        .query_row(select, [], |row| row.get(0))
+        .expect("the table exists");
+    assert_eq!(queued, 1, "the end of the prompt was committed");
+    drop(stored);
+    second.start();
+    for prompt in ["p1", "p2"] {
+        let path = format!("/v1/sessions/{new}/prompts/{prompt}");
+        let prompt = second.get(&path).await;
+        assert_eq!(prompt["error"]["code"], "interrupted", "{prompt}");
+    }
+    assert_eq!(second.turn(&new, "echo on").await["text"], "on");
 }
 
 #[tokio::test]

@@ -356,7 +356,10 @@ impl Reader {
                     let lines = count_invalid_line(&mut self.invalid_lines);
                     if lines == 1 {
                         // Their text is in the events of the session.
-                        tracing::warn!("the agent writes lines to stdout that are not JSON-RPC");
+                        tracing::warn!(
+                            parent: &self.span,
+                            "the agent writes lines to stdout that are not JSON-RPC"
+                        );
                     }
                     if lines > per_minute {
                         let reason = format!(

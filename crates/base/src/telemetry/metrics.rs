@@ -256,7 +256,7 @@ instruments! {
         disk_free() -> u64 = Gauge u64_observable_gauge, "acp_gateway.disk.free", "By";
         /// Deliveries of webhooks that wait.
         webhook_pending() -> u64 = Gauge u64_observable_gauge, "acp_gateway.webhook.pending", "{delivery}";
-        /// Open tasks.
+        /// Open tasks: `running` ones have a turn.
         tasks(state: &'static str = "state") -> u64 = Gauge u64_observable_gauge, "acp_gateway.tasks.open", "{task}";
         /// Members of the fleet.
         fleet_members(state: &'static str = "state") -> u64 = Gauge u64_observable_gauge, "acp_gateway.fleet.members", "{member}";
@@ -390,7 +390,7 @@ pub fn export(format: TextFormat) -> String {
     provider.map_or_else(String::new, |provider| provider.export(format))
 }
 
-/// All metrics as a request of OTLP in protobuf. Reads figures in memory and `/proc`.
+/// All metrics as a request of OTLP in protobuf. Reads figures in memory and `/proc`. Blocks.
 pub fn export_otlp() -> Vec<u8> {
     let metrics = PROVIDER.get().map(Provider::collect).unwrap_or_default();
     ExportMetricsServiceRequest::from(&metrics).encode_to_vec()

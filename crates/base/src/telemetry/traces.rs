@@ -98,7 +98,8 @@ impl EndedSpans {
 pub struct TraceSpan(Context);
 
 impl TraceSpan {
-    /// A span below that of a client (`traceparent` and `tracestate` of W3C Trace Context), or the first one of a trace.
+    /// A span below that of a client, or the first one of a trace. `client`: `traceparent` and `tracestate` of W3C Trace Context, which
+    /// `wire::acp::TraceContext` has validated.
     pub fn begin(
         name: String,
         kind: SpanKind,
@@ -164,7 +165,7 @@ impl TraceSpan {
     }
 }
 
-/// The span of a `traceparent`. `None` if it is malformed.
+/// The span of a valid `traceparent`.
 fn remote(traceparent: &str, state: Option<&str>) -> Option<SpanContext> {
     let mut parts = traceparent.split('-').skip(1);
     let trace = TraceId::from_hex(parts.next()?).ok()?;
@@ -214,11 +215,6 @@ mod tests {
         assert_eq!((&*first.name, &*second.name), ("a", "b"));
         assert_eq!(second.parent_span_id, first.span_id);
         assert_eq!(ended.take(), None);
-
-        for malformed in ["", "00-1-2", "00-x-y-01"] {
-            let first = begin(Some((malformed, None))).unwrap();
-            assert!(!first.traceparent().starts_with(trace), "{malformed}");
-        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use granted_folders::{FolderError, GrantedFolders};
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use isolation::{AppliedIsolation, Isolation, Mechanism};
 pub use keyed_guard::{KeyedCounts, KeyedGuard, QueuedLine};
-pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant};
+pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant, is_key_name};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalDefaults, PrincipalLimit,
     PrincipalLimits, client_network,

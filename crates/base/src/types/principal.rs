@@ -38,6 +38,12 @@ impl Default for Tenant {
     }
 }
 
+/// Whether a text can be the name of a key, which is the id of its principal.
+pub fn is_key_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@');
+    (1..=64).contains(&name.len()) && name.bytes().all(plain)
+}
+
 /// An access right of a key.
 #[derive(
     serde::Serialize,

@@ -62,7 +62,8 @@ pub struct KeyList {
     pub next_cursor: Option<String>,
 }
 
-/// The state of the gateway. It contains no secrets, and no text of prompts and answers, unless an agent writes them to its stderr.
+/// The state of the gateway. It contains no text of prompts and answers, unless an agent writes it to its stderr. Secrets from
+/// `from_env`, `from_file` and variables are masked.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnostics {

@@ -117,6 +117,19 @@ pub enum SignInOutcome {
     Aborted,
 }
 
+/// JSON whose bytes must not change, because a hash covers them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ExactJson(pub Box<RawValue>);
+
+impl PartialEq for ExactJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for ExactJson {}
+
 /// Declares the events: their structs, the enum of all of them, and the table for the documentation.
 macro_rules! audit_events {
     ($($(#[$doc:meta])* $name:ident = $text:literal {
@@ -132,7 +145,7 @@ macro_rules! audit_events {
         )*
 
         /// An event of the audit log.
-        #[derive(Debug, Clone, PartialEq, Eq, derive_more::From, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, derive_more::From, Serialize)]
         #[serde(tag = "type")]
         pub enum AuditEvent {
             $(#[serde(rename = $text)] $name($name),)*
@@ -143,6 +156,14 @@ macro_rules! audit_events {
             pub const fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$name(_) => $text,)*
+                }
+            }
+
+            /// Reads the members of the type from an object that contains others too.
+            fn decode(kind: &str, object: &[u8]) -> serde_json::Result<Self> {
+                match kind {
+                    $($text => serde_json::from_slice(object).map(Self::$name),)*
+                    _ => Err(serde::de::Error::custom("unknown type of event")),
                 }
             }
 
@@ -324,7 +345,8 @@ audit_events! {
         imported_from: SessionId,
         /// The number of `audit.imported` events that follow.
         audit_events: u64,
-        /// The SHA-256 of those events as the previous gateway exports them: lines of JSON in their order.
+        /// The SHA-256 of the `event` members of those events, in their order and each with a line feed. `audit export` of the
+        /// previous gateway prints the same lines.
         audit_hash: String,
     }
     /// An event of the audit log of a previous gateway about a session that was imported. This log did not record it.
@@ -332,7 +354,7 @@ audit_events! {
         session_id: SessionId,
         /// The event. Its `id`, `seq`, `previous` and `sessionId` are those of the previous gateway.
         #[schema(value_type = Object)]
-        event: serde_json::Value,
+        event: ExactJson,
     }
     /// Retention deletes the events up to `throughSeq`.
     AuditPruned = "audit.pruned" {
@@ -381,7 +403,7 @@ pub enum RefuseReason {
 }
 
 /// An actor and an event, before the audit log assigns the number.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditEntry {
     pub time: Timestamp,
     pub actor: AuditActor,
@@ -390,6 +412,23 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
+    /// Reads a stored entry. A derived implementation would parse the members into values first, and lose their exact bytes.
+    pub fn decode(stored: &[u8]) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Head<'a> {
+            time: Timestamp,
+            actor: AuditActor,
+            #[serde(borrow, rename = "type")]
+            kind: Cow<'a, str>,
+        }
+        let head: Head<'_> = serde_json::from_slice(stored)?;
+        Ok(Self {
+            time: head.time,
+            actor: head.actor,
+            event: AuditEvent::decode(&head.kind, stored)?,
+        })
+    }
+
     /// The members of the event after its time. `previous` is the hash of the previous event in hex.
     pub fn members(&self, previous: &str) -> Vec<u8> {
         let mut members = b"\"actor\":".to_vec();
@@ -515,15 +554,34 @@ mod tests {
             .into(),
         };
         let stored = serde_json::to_vec(&entry).unwrap();
-        assert_eq!(
-            serde_json::from_slice::<AuditEntry>(&stored).unwrap(),
-            entry
-        );
+        assert_eq!(AuditEntry::decode(&stored).unwrap(), entry);
         assert_eq!(entry.event.kind(), "permission.decided");
         let members = String::from_utf8(entry.members("00ff")).unwrap();
         assert_eq!(
             members,
             r#""actor":{"kind":"key","address":"127.0.0.1"},"sessionId":"00000000-0000-0000-0000-000000000000","requestId":"r1","agent":"demo","resolution":"answered","optionKind":"allow_once","previous":"00ff""#
+        );
+    }
+
+    #[test]
+    fn imported_event_keeps_its_bytes() {
+        let exact = r#"{"seq":12345678901234567890123,"b":1.50,"a":"\u0041"}"#;
+        let entry = AuditEntry {
+            time: Timestamp::from_millis(1),
+            actor: ActorKind::CommandLine.into(),
+            event: AuditEventImported {
+                session_id: SessionId::AUDIT,
+                event: ExactJson(RawValue::from_string(exact.to_owned()).unwrap()),
+            }
+            .into(),
+        };
+        let stored = serde_json::to_vec(&entry).unwrap();
+        let decoded = AuditEntry::decode(&stored).unwrap();
+        assert_eq!(decoded, entry);
+        let members = String::from_utf8(decoded.members("00ff")).unwrap();
+        assert!(
+            members.contains(&format!(",\"event\":{exact},")),
+            "{members}"
         );
     }
 }

@@ -126,7 +126,39 @@ pub fn replace_session_id(bytes: &mut [u8], from: SessionId, to: SessionId) {
     }
 }
 
-/// The frames of `count` events in the log of another session. `None` if they are damaged.
+/// The members of the head that must agree with the frame. A duplicate of one of them is an error.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HeadMembers<'a> {
+    #[serde(rename = "id")]
+    _id: serde::de::IgnoredAny,
+    seq: u64,
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+}
+
+impl EventRef<'_> {
+    /// Whether the event of a foreign file is one line of JSON of this session, and its head is that of its frame.
+    fn is_of_session(&self, session: &str) -> bool {
+        let mut bytes = self.data.iter().chain(self.kind.as_bytes());
+        // A line break would begin another line of the frame.
+        if bytes.any(|byte| *byte < b' ') || self.head().is_none() {
+            return false;
+        }
+        let text = std::str::from_utf8(self.data);
+        let head = text.map(serde_json::from_str::<HeadMembers<'_>>);
+        head.is_ok_and(|head| {
+            head.is_ok_and(|head| {
+                head.seq == self.seq && head.kind == self.kind && head.session_id == session
+            })
+        })
+    }
+}
+
+/// The frames of `count` events in the log of another session. `None` if they are damaged, or if one is not of the session
+/// `from`.
 pub fn moved(
     frames: &[u8],
     first_seq: u64,
@@ -136,11 +168,13 @@ pub fn moved(
 ) -> Option<Vec<u8>> {
     let mut moved = frames.to_vec();
     replace_session_id(&mut moved, from, to);
+    let session = to.to_string();
     let mut events_read = 0;
     let mut bytes_read = 0;
     for event in events(&moved, first_seq) {
-        event.head()?;
-        serde_json::from_slice::<&RawValue>(event.data).ok()?;
+        if !event.is_of_session(&session) {
+            return None;
+        }
         events_read += 1;
         bytes_read += event.frame.len();
     }

@@ -11,7 +11,8 @@ use events::event::{AuditEntry, AuditLink, Event, EventRef, Framer, Members};
 
 /// The record of the last event of the chain.
 pub(super) const HEAD: &[u8] = b"head";
-/// The prefix of the keys of pending entries. A key continues with a UUID v7, so that keys have the order of time.
+/// The prefix of the keys of pending entries. A key continues with a UUID v7, so that keys have the order of time, and
+/// with a number if several entries have one time.
 pub(super) const PENDING: &[u8] = b"pending-";
 const READ_BYTES: usize = 1 << 20;
 /// The maximum number of pending entries. The gateway moves them to the log when it runs.
@@ -170,7 +171,7 @@ impl Verifier {
 
 /// `None` if the record is damaged.
 pub(super) fn decode(record: &Bytes) -> Option<AuditEntry> {
-    serde_json::from_slice(record).ok()
+    AuditEntry::decode(record).ok()
 }
 
 /// The stored audit log.

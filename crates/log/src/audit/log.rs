@@ -36,13 +36,34 @@ pub fn pending_entry(
     actor: impl Into<AuditActor>,
     event: impl Into<AuditEvent>,
 ) -> RecordState {
+    let key = [PENDING, ids.uuid().as_bytes()].concat();
     let entry = AuditEntry {
         time: ids.now(),
         actor: actor.into(),
         event: event.into(),
     };
-    let key = [PENDING, ids.uuid().as_bytes()].concat();
-    let value = serde_json::to_vec(&entry).expect("an entry serializes to JSON");
+    pending_record(key, &entry)
+}
+
+/// The records of several entries, which become events in this order.
+pub fn pending_entries(
+    ids: &Ids,
+    actor: ActorKind,
+    events: impl IntoIterator<Item = AuditEvent>,
+) -> Vec<RecordState> {
+    let first = [PENDING, ids.uuid().as_bytes()].concat();
+    let time = ids.now();
+    let numbered = (0_u32..).zip(events);
+    let records = numbered.map(|(number, event)| {
+        let key = [&first[..], &number.to_be_bytes()].concat();
+        let actor = actor.into();
+        pending_record(key, &AuditEntry { time, actor, event })
+    });
+    records.collect()
+}
+
+fn pending_record(key: Vec<u8>, entry: &AuditEntry) -> RecordState {
+    let value = serde_json::to_vec(entry).expect("an entry serializes to JSON");
     RecordState::present(Table::Audit, key, value)
 }
 

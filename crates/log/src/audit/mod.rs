@@ -23,4 +23,4 @@ mod log;
 
 pub use chain::{Archive, ArchiveError, ChainError, Verified};
 pub use counted::{Counted, CountedEvents};
-pub use log::{Audit, SignInRecord, pending_entry};
+pub use log::{Audit, SignInRecord, pending_entries, pending_entry};

@@ -33,6 +33,6 @@ pub use ports::{
 };
 pub use run::{Run, RunHeader};
 pub use sqlite::{
-    CheckError, CheckReport, ExportFile, FORMAT, Migration, OpenError, RestoreReport, SqliteStore,
-    compress, copy, migrate, restore,
+    CheckError, CheckReport, ExportFile, FILE_PART_BYTES, FORMAT, MAX_EXPORTED_RECORD_BYTES,
+    Migration, OpenError, RestoreReport, SqliteStore, compress, copy, migrate, restore,
 };

@@ -284,6 +284,15 @@ mod tests {
             whole.clone() + "\n",
             whole.replace("\"time\"", "\"temp\""),
             whole.replace("/a\"}", "/a}"),
+            whole.replace("\"seq\":6", "\"seq\":7"),
+            whole.replace("\"type\":\"test\"", "\"type\":\"prompt.started\""),
+            whole.replace(
+                &format!("\"sessionId\":\"{first}"),
+                &format!("\"sessionId\":\"{}", session(3)),
+            ),
+            whole.replace("\"path\"", "\"\\u0074ype\":\"other\",\"path\""),
+            whole.replace("\"path\"", "\r\"path\""),
+            whole.replace("event: test\n", "event: test\rdata: x\n"),
         ] {
             assert!(of(damaged).moved_to(second, &tenant, &epoch).is_none());
         }

@@ -24,8 +24,7 @@ pub(super) struct ActorEntries {
 struct Inner {
     context: Context,
     entries: Mutex<HashMap<SessionId, Arc<ActorEntry>>>,
-    /// Sessions whose next actor skips their queue: those whose actor panicked, because a prompt may cause the panic, and
-    /// imported ones.
+    /// Sessions whose next actor skips their queue, because their actor panicked and a prompt may cause the panic.
     without_queue: Mutex<HashSet<SessionId>>,
     /// Sessions that were deleted while the disk accepted no commits.
     deleted: Mutex<HashSet<SessionId>>,
@@ -171,18 +170,13 @@ impl ActorEntries {
         });
     }
 
-    /// Fails the queued prompts of a session when its next actor is loaded.
-    pub(super) fn skip_queue(&self, id: SessionId) {
-        lock_or_abort(self.inner.without_queue.lock()).insert(id);
-    }
-
     /// Recovers a session whose actor panicked. The next actor closes everything that was open, so that no
     /// client waits for it.
     async fn recover_panicked(&self, id: SessionId, entry: &Arc<ActorEntry>) {
         tracing::error!(session = %id, "the session's actor panicked; its turn fails, and the session is loaded again from the log");
         // The next actor reads from the store, so everything that was appended must be committed.
         let _ = entry.log.wait(entry.log.appended()).await;
-        self.skip_queue(id);
+        lock_or_abort(self.inner.without_queue.lock()).insert(id);
         self.uninstall(id, entry);
         entry.stopped.cancel();
         if let Err(error) = self.entry(id).await {

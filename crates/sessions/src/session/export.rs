@@ -8,7 +8,7 @@ use super::record::{self, SessionRecord, session_key};
 use base::types::{Ids, SessionId};
 use events::event::EventRef;
 use log::audit::Archive;
-use log::store::{ExportFile, OpenError, ReadError, SqliteStore, Table};
+use log::store::{ExportFile, FILE_PART_BYTES, OpenError, ReadError, SqliteStore, Table};
 use workspace::{EntryKind, FileError, PageLimits, Pattern, Workspace, Workspaces};
 
 /// The tables with the records of one session. Their keys begin with its id.
@@ -21,9 +21,11 @@ const TABLES: [Table; 5] = [
 ];
 /// The maximum size of the files of a session.
 pub const MAX_EXPORTED_FILE_BYTES: u64 = 1 << 30;
-/// The maximum number of events of the audit log.
-const MAX_AUDIT_EVENTS: u64 = 100_000;
-const PART_BYTES: usize = 1 << 20;
+/// The maximum number of files of a session.
+pub(super) const MAX_EXPORTED_FILES: u64 = 100_000;
+/// The maximum number and size of events of the audit log. An import adds all of them to another audit log.
+const MAX_AUDIT_EVENTS: u64 = 50_000;
+const MAX_AUDIT_BYTES: u64 = 16 << 20;
 const PAGE: PageLimits = PageLimits {
     max_entries: 1000,
     max_names: 10_000,
@@ -39,8 +41,14 @@ pub enum ExportError {
     Decode(#[from] serde_json::Error),
     #[error("could not read the audit log")]
     Audit(#[from] ReadError),
-    #[error("the audit log has more than {MAX_AUDIT_EVENTS} events of the session")]
+    #[error(
+        "the audit log has more than {MAX_AUDIT_EVENTS} events or {MAX_AUDIT_BYTES} bytes about the session"
+    )]
     TooManyAuditEvents,
+    #[error(
+        "the folder of the session has more than {MAX_EXPORTED_FILES} files: copy them yourself, and use --no-files"
+    )]
+    TooManyFiles,
     #[error("could not read {path:?} in the folder of the session")]
     Folder {
         path: String,
@@ -99,19 +107,34 @@ fn add_audit_events(
     store: &SqliteStore,
     id: SessionId,
 ) -> Result<u64, ExportError> {
-    let mut count = 0;
+    let mut budget = AuditBudget::default();
     Archive(store).for_each(0, |event| {
         if session_of(event) != Some(id) {
             return Ok(());
         }
-        count += 1;
-        if count > MAX_AUDIT_EVENTS {
+        if !budget.takes(event.raw_json()) {
             return Err(ExportError::TooManyAuditEvents);
         }
         let key = event.seq().to_be_bytes();
         Ok(file.add_record(Table::Audit, &key, event.raw_json())?)
     })?;
-    Ok(count)
+    Ok(budget.count)
+}
+
+/// The events of the audit log that an export contains so far.
+#[derive(Debug, Default)]
+pub(super) struct AuditBudget {
+    pub(super) count: u64,
+    bytes: u64,
+}
+
+impl AuditBudget {
+    /// Adds an event. False if the export would contain too many.
+    pub(super) fn takes(&mut self, event: &[u8]) -> bool {
+        self.count += 1;
+        self.bytes += event.len() as u64;
+        self.count <= MAX_AUDIT_EVENTS && self.bytes <= MAX_AUDIT_BYTES
+    }
 }
 
 fn session_of(event: &EventRef<'_>) -> Option<SessionId> {
@@ -153,6 +176,7 @@ fn add_files(file: &ExportFile, folder: &Path) -> Result<u64, ExportError> {
                 continue;
             }
             match add_file(file, &workspace, &entry.path, &mut bytes) {
+                Ok(()) if count == MAX_EXPORTED_FILES => return Err(ExportError::TooManyFiles),
                 Ok(()) => count += 1,
                 // An agent deletes files at any time.
                 Err(ExportError::Folder {
@@ -182,7 +206,7 @@ fn add_file(
     let opened = workspace.open_file(path).map_err(failed)?;
     let mut offset = 0;
     loop {
-        let part = opened.read_at(offset, PART_BYTES).map_err(failed)?;
+        let part = opened.read_at(offset, FILE_PART_BYTES).map_err(failed)?;
         // An empty file has one part.
         if part.is_empty() && offset > 0 {
             return Ok(());
@@ -193,7 +217,7 @@ fn add_file(
             return Err(ExportError::FilesTooLarge);
         }
         file.add_file_part(path, opened.stat.is_executable(), &part)?;
-        if part.len() < PART_BYTES {
+        if part.len() < FILE_PART_BYTES {
             return Ok(());
         }
     }

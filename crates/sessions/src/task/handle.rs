@@ -1,6 +1,7 @@
 //! The operations on tasks, and the state of the open ones.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub(super) struct OpenTask {
     /// Cancelled by a client.
     pub(super) cancel: CancellationToken,
     ended: CancellationToken,
+    /// The task has a session and a prompt. Before, it may wait for a process of its agent.
+    pub(super) has_begun: Arc<AtomicBool>,
 }
 
 impl Tasks {
@@ -271,11 +274,13 @@ impl Tasks {
         Ok(())
     }
 
-    /// The numbers of queued and of running tasks, over all tenants.
+    /// The numbers of waiting tasks and of those with a turn, over all tenants.
     pub fn counts(&self) -> (usize, usize) {
         let state = self.state();
-        let queued = state.queue.len();
-        (queued, state.open.len().saturating_sub(queued))
+        let open = state.open.values();
+        let begun = open.filter(|task| task.has_begun.load(Ordering::Relaxed));
+        let begun = begun.count();
+        (state.open.len() - begun, begun)
     }
 
     pub async fn get(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ReadError> {

@@ -76,10 +76,6 @@ impl Queue {
         subtract(&mut self.bytes, &task.owner(), task.bytes);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.places.len()
-    }
-
     pub(super) fn len_of(&self, tenant: &Tenant) -> usize {
         self.places.keys().filter(|(of, _)| of == tenant).count()
     }

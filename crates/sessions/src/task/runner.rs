@@ -1,5 +1,6 @@
 //! Runs each task: its session, its prompt, and its end. Starts queued tasks and deletes old ones.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -82,6 +83,7 @@ async fn run_to_end(tasks: &Tasks, key: &TaskKey, open: OpenTask) -> Result<(), 
         let problem = Problem::new(ProblemCode::Interrupted, detail);
         run.record.fail(&problem, run.now());
     } else if let Some((session, prompt)) = run.begin_until_cancelled().await? {
+        run.open.has_begun.store(true, Ordering::Relaxed);
         run.follow(&session, prompt).await?;
     }
     tasks.end(&key.0, &run.record).await?;

@@ -54,8 +54,8 @@ const MAX_STDERR_BYTES: usize = 4 << 10;
 
 /// Gets the state of the gateway in one document, for the admin page and for bug reports.
 ///
-/// The document contains no secrets. The arguments of configured commands and the end of an agent's stderr are in it as they are, with
-/// masked secrets. It is at most 1 MiB large; `truncated` names the lists that are not complete.
+/// The document contains the arguments of configured commands, where the credentials and queries of URLs are masked, and the end of an
+/// agent's stderr, where only secrets from `from_env`, `from_file` and variables are masked. It is at most 1 MiB large; `truncated` names the lists that are not complete.
 #[utoipa::path(get, path = "/v1/diagnostics", responses(
     (status = 200, body = Diagnostics, description = "The state of the gateway."),
 ))]

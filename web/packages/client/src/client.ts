@@ -113,7 +113,7 @@ export class GatewayClient extends SessionRoutes {
     return this.http.call("registry", { ...call });
   }
 
-  /** The state of the gateway, without secrets. This route and the next ones need the scope `admin`. */
+  /** The state of the gateway, with masked secrets. This route and the next ones need the scope `admin`. */
   diagnostics(call: CallOptions = {}): Promise<Answer<"Diagnostics">> {
     return this.http.call("diagnostics", { ...call });
   }

@@ -631,7 +631,10 @@ export interface components {
         };
         /** @description The reason why a session lost its process. */
         DetachedReason: components["schemas"]["KnownDetachedReason"];
-        /** @description The state of the gateway. It contains no secrets, and no text of prompts and answers, unless an agent writes them to its stderr. */
+        /**
+         * @description The state of the gateway. It contains no text of prompts and answers, unless an agent writes it to its stderr. Secrets from
+         *     `from_env`, `from_file` and variables are masked.
+         */
         Diagnostics: {
             /** @description All agents, sorted by name. */
             agents: components["schemas"]["AgentDiagnostics"][];
@@ -2547,7 +2550,10 @@ export interface components {
              * @description The number of `audit.imported` events that follow.
              */
             auditEvents: number;
-            /** @description The SHA-256 of those events as the previous gateway exports them: lines of JSON in their order. */
+            /**
+             * @description The SHA-256 of the `event` members of those events, in their order and each with a line feed. `audit export` of the
+             *     previous gateway prints the same lines.
+             */
             auditHash: string;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];

@@ -12,7 +12,7 @@ export const sections = {
   configuration: "Configuration",
 };
 export const download = "Download diagnostics";
-export const downloadHint = "The state and the configuration as a file for a bug report, without secrets. It contains paths, arguments of commands, and what agents wrote to stderr.";
+export const downloadHint = "The state and the configuration as a file for a bug report. It contains paths, arguments of commands, and what agents wrote to stderr, where only secrets from variables and files are masked.";
 export const updated = "Updated at";
 export const none = "–";
 

@@ -7,14 +7,15 @@ use std::path::Path;
 
 use bytes::Bytes;
 use rusqlite::types::ToSqlOutput;
-use rusqlite::{Connection, Params, params};
+use rusqlite::{Connection, Params, Statement, params};
 
-use super::super::{Record, Run, Table};
+use super::super::{Record, Table};
 use super::check::Check;
+use super::compress::Compressor;
 use super::copy::{epoch_of, remove_files};
 use super::migrate;
-use super::row::{COLUMNS, StoredRow, decode_row, from_sql, session_of};
-use super::schema::{self, OpenError, VERSION, open_copy, open_source};
+use super::row::{COLUMNS, StoredRow, checksum, decode_row, from_sql, select_run, session_of};
+use super::schema::{self, OpenError, SCHEMA, VERSION, open_copy, open_source};
 use base::types::{Epoch, Ids, SessionId, Tenant};
 
 /// A large file has several rows.
@@ -26,6 +27,10 @@ CREATE TABLE file (
     content BLOB NOT NULL
 ) STRICT;
 ";
+/// The maximum size of the records. An import keeps them in memory.
+pub const MAX_EXPORTED_RECORD_BYTES: u64 = 64 << 20;
+/// The maximum size of a part of a file.
+pub const FILE_PART_BYTES: usize = 1 << 20;
 /// Greater than the rest of every key after the session id.
 const KEY_END: [u8; 5] = [0xff; 5];
 
@@ -90,6 +95,7 @@ impl ExportFile {
     /// Opens the file of another gateway, of this format or an earlier one, after a complete check.
     pub fn open(file: &Path, ids: &Ids) -> Result<Self, OpenError> {
         let format = schema::identify(file)?;
+        check_schema(file)?;
         if format < VERSION {
             migrate::apply(file, format, ids)?;
         }
@@ -98,6 +104,11 @@ impl ExportFile {
             return Err(OpenError::Damaged("events are damaged".into()));
         }
         let connection = open_copy(file)?;
+        let records = "SELECT coalesce(sum(length(key) + length(value)), 0) FROM record";
+        check_size(&connection, records, "records", MAX_EXPORTED_RECORD_BYTES)?;
+        let part = "SELECT coalesce(max(length(content)), 0) FROM file";
+        let max_part = FILE_PART_BYTES as u64;
+        check_size(&connection, part, "one part of a file", max_part)?;
         let session = only_session(&connection)?;
         Ok(Self {
             connection,
@@ -116,6 +127,12 @@ impl ExportFile {
         Ok(from_sql(bytes))
     }
 
+    pub fn file_count(&self) -> Result<u64, OpenError> {
+        let select = "SELECT count(DISTINCT path) FROM file";
+        let count = self.connection.query_row(select, [], |row| row.get(0))?;
+        Ok(from_sql(count))
+    }
+
     /// The records of a table, ordered by key.
     pub fn records(&self, table: Table) -> Result<Vec<Record>, OpenError> {
         let select = "SELECT key, value FROM record WHERE tbl = ?1 ORDER BY key";
@@ -128,32 +145,59 @@ impl ExportFile {
         Ok(records.collect::<Result<_, _>>()?)
     }
 
-    /// Calls `each` with the runs as those of another session, whose epoch is `epoch`. Stops at an error. Returns false if a
-    /// run is damaged or cannot be read.
-    pub fn for_each_run<E>(
-        &self,
+    /// Rewrites the runs as those of another session, in the log with this epoch. Returns the last sequence number. `None` if a
+    /// run is damaged, or missing between two others; the file is then of no more use.
+    pub fn move_to(
+        &mut self,
         session: SessionId,
         tenant: &Tenant,
         epoch: &Epoch,
-        mut each: impl FnMut(Run) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let select = format!("SELECT {COLUMNS} FROM run ORDER BY first_seq");
-        let Ok(mut select) = self.connection.prepare(&select) else {
-            return Ok(false);
-        };
-        let Ok(mut rows) = select.query([]) else {
-            return Ok(false);
-        };
-        loop {
-            match decode_row(rows.next(), epoch, &|_, _| true) {
-                Ok(StoredRow::Run(run)) => match run.moved_to(session, tenant, epoch) {
-                    Some(run) => each(run)?,
-                    None => return Ok(false),
-                },
-                Ok(StoredRow::End) => return Ok(true),
-                Ok(StoredRow::Damaged | StoredRow::Filtered { .. }) | Err(_) => return Ok(false),
-            }
+    ) -> Result<Option<u64>, OpenError> {
+        let session_epoch = epoch.of_session(session);
+        let file = &self.connection;
+        // After a failure the file is deleted, so it needs no copy of the previous pages.
+        file.pragma_update_and_check(None, "journal_mode", "OFF", |_| Ok(()))?;
+        file.execute_batch("BEGIN")?;
+        let mut select = file.prepare("SELECT pos FROM run ORDER BY first_seq")?;
+        let positions = select.query_map([], |row| row.get(0))?;
+        let positions: Vec<i64> = positions.collect::<Result<_, _>>()?;
+        let mut select = select_run(file)?;
+        let mut update = file.prepare(
+            "UPDATE run SET session = ?2, tenant = ?3, epoch = ?4, crc = ?5, frames = ?6
+             WHERE pos = ?1",
+        )?;
+        let mut packer = Compressor::default();
+        let mut last_seq = None;
+        for pos in positions {
+            let run = match decode_row(select.query([pos])?.next(), epoch, &|_, _| true) {
+                Ok(StoredRow::Run(run)) => run.moved_to(session, tenant, &session_epoch),
+                Ok(_) | Err(_) => None,
+            };
+            let follows = |first| last_seq.is_none_or(|last: u64| first == last + 1);
+            let Some(run) = run.filter(|run| follows(run.first_seq)) else {
+                return Ok(None);
+            };
+            last_seq = Some(run.last_seq);
+            let stored = packer.compress(&run.frames);
+            update.execute(params![
+                pos,
+                session.as_bytes(),
+                tenant.as_str(),
+                epoch.as_str(),
+                checksum(session, run.first_seq, run.last_seq, stored),
+                stored,
+            ])?;
         }
+        file.execute_batch("COMMIT")?;
+        self.session = session;
+        Ok(last_seq)
+    }
+
+    /// Selects the columns of the runs of the session, oldest first.
+    pub(super) fn select_runs(&self) -> Result<Statement<'_>, rusqlite::Error> {
+        self.connection.prepare(&format!(
+            "SELECT {COLUMNS} FROM run INDEXED BY run_session WHERE session = ?1 ORDER BY first_seq"
+        ))
     }
 
     /// Calls `each` with the path, whether the file is executable, and the content of each part of a file. Stops at an error.
@@ -223,6 +267,45 @@ fn copy_rows(
     Ok(())
 }
 
+/// Compares the schema with that of an export. No other statement may read the file before, because SQLite evaluates
+/// expressions of the schema.
+fn check_schema(file: &Path) -> Result<(), OpenError> {
+    let own = Connection::open_in_memory()?;
+    own.execute_batch(SCHEMA)?;
+    own.execute_batch(FILES)?;
+    let expected = schema_of(&own, usize::MAX)?;
+    let found = schema_of(&open_source(file)?, expected.len() + 1)?;
+    if found == expected {
+        Ok(())
+    } else {
+        Err(OpenError::NotALog)
+    }
+}
+
+/// The type, the name, the table and the statement of each object.
+type SchemaRow = (String, String, String, Option<String>);
+
+fn schema_of(file: &Connection, limit: usize) -> Result<Vec<SchemaRow>, rusqlite::Error> {
+    let mut select =
+        file.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")?;
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let rows = select.query_map([], row)?;
+    rows.take(limit).collect()
+}
+
+fn check_size(
+    file: &Connection,
+    select: &str,
+    what: &'static str,
+    max: u64,
+) -> Result<(), OpenError> {
+    let bytes = from_sql(file.query_row(select, [], |row| row.get(0))?);
+    if bytes > max {
+        return Err(OpenError::TooLarge { what, bytes, max });
+    }
+    Ok(())
+}
+
 fn only_session(file: &Connection) -> Result<SessionId, OpenError> {
     let mut select = file.prepare("SELECT DISTINCT session FROM run LIMIT 2")?;
     let sessions = select.query_map([], |row| session_of(row, 0))?;
@@ -238,7 +321,9 @@ mod tests {
     use std::ops::RangeInclusive;
 
     use super::super::super::contract::{seqs, session};
-    use super::super::super::{Batch, EventStore as _, RecordState, RecordStore as _, SqliteStore};
+    use super::super::super::{
+        Batch, EventStore as _, RecordState, RecordStore as _, Run, SqliteStore,
+    };
     use super::*;
     use crate::limits::Limits;
     use base::types::Timestamp;
@@ -308,7 +393,7 @@ mod tests {
         file.add_file_part("a", true, b"two").unwrap();
         file.finish().unwrap();
 
-        let file = ExportFile::open(&exported, &ids).unwrap();
+        let mut file = ExportFile::open(&exported, &ids).unwrap();
         assert_eq!(file.session(), session(1));
         let prompts = file.records(Table::Prompt).unwrap();
         assert_eq!(prompts.len(), 1);
@@ -328,7 +413,9 @@ mod tests {
         let tenant = Tenant::new("other");
         let record = RecordState::present(Table::Session, "s", "1");
         let time = Timestamp::from_millis(7);
-        let runs = target.import(&file, session(9), &tenant, &[record], time);
+        let moved = file.move_to(session(9), &tenant, &target.epoch());
+        assert_eq!(moved.unwrap(), Some(7));
+        let runs = target.import(&file, &tenant, &[record], time);
         let positions = runs.unwrap().unwrap();
         let positions: Vec<u64> = positions.iter().map(|run| run.last_pos).collect();
         assert_eq!(positions, [8, 9]);

@@ -66,7 +66,7 @@ use write::{PrunedLog, Removal};
 
 pub use check::{CheckError, CheckReport};
 pub use copy::copy;
-pub use export::ExportFile;
+pub use export::{ExportFile, FILE_PART_BYTES, MAX_EXPORTED_RECORD_BYTES};
 pub use migrate::{Migration, migrate};
 pub use restore::{RestoreReport, restore};
 pub use schema::{OpenError, VERSION as FORMAT};
@@ -165,12 +165,11 @@ impl SqliteStore {
         result
     }
 
-    /// Commits the session of a checked file as the session `id`, together with `records`, in one transaction. `None`: the file
+    /// Commits the session of a file that was moved to this log, together with `records`, in one transaction. `None`: the file
     /// can no longer be read, and nothing was written.
     pub fn import(
         &self,
         file: &ExportFile,
-        id: SessionId,
         tenant: &Tenant,
         records: &[RecordState],
         time: Timestamp,
@@ -182,7 +181,6 @@ impl SqliteStore {
             &writer,
             &self.wal_prealloc,
             file,
-            id,
             tenant,
             records,
             &self.epoch,

@@ -92,10 +92,10 @@ pub(super) fn select_run(connection: &Connection) -> Result<Statement<'_>, rusql
 }
 
 /// The session, the first and the last seq, and the stored frames.
-type VerifiedRow<'a> = (SessionId, u64, u64, &'a [u8]);
+pub(super) type VerifiedRow<'a> = (SessionId, u64, u64, &'a [u8]);
 
 /// Verifies the checksum of a row of [`COLUMNS`]. `None` if it differs.
-fn verify_row<'a>(row: &'a Row<'_>) -> Result<Option<VerifiedRow<'a>>, rusqlite::Error> {
+pub(super) fn verify_row<'a>(row: &'a Row<'_>) -> Result<Option<VerifiedRow<'a>>, rusqlite::Error> {
     let session = session_of(row, 0)?;
     let first_seq = from_sql(row.get(1)?);
     let last_seq = from_sql(row.get(2)?);

@@ -24,7 +24,7 @@ pub(super) const OLDEST: i32 = 5;
 const NEEDED_VERSION: &str = "0.1.0";
 /// The position of a run is its rowid, so that an append changes the end of the table and one entry of one
 /// index.
-const SCHEMA: &str = "
+pub(super) const SCHEMA: &str = "
 CREATE TABLE run (
     pos INTEGER PRIMARY KEY,
     session BLOB NOT NULL,
@@ -208,6 +208,12 @@ pub(super) fn set_position(
 pub enum OpenError {
     #[error("the file is not an event log of acp-gateway")]
     NotALog,
+    #[error("the file has {bytes} bytes of {what}, and an export has at most {max}")]
+    TooLarge {
+        what: &'static str,
+        bytes: u64,
+        max: u64,
+    },
     #[error(
         "the file has format {found}, which no released version wrote; this version reads the formats {OLDEST} to {VERSION}. \
          The file was not changed"
@@ -327,6 +333,9 @@ fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection, rus
     connection.busy_timeout(busy)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "trusted_schema", false)?;
+    // The log has neither. Those of a foreign file could run without an end.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.pragma_update(None, "mmap_size", 0)?;
     Ok(connection)
 }

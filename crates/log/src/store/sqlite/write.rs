@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Statement, ffi, params};
 
 use super::super::{Batch, CommitError, Cut, LogUsage, Pruned, RecordState, RunHeader};
 use super::compress::Compressor;
@@ -10,7 +10,7 @@ use super::export::ExportFile;
 use super::log_stats::{self, LogStats};
 use super::reserve::WalPrealloc;
 use super::row::{
-    checksum, first_row, from_sql, select_run, to_sql, unless_malformed, verified_size,
+    checksum, first_row, from_sql, select_run, to_sql, unless_malformed, verified_size, verify_row,
 };
 use super::schema::{self, PAGE_BYTES};
 use base::types::{Epoch, SessionId, Tenant, Timestamp};
@@ -103,7 +103,7 @@ pub(super) fn commit(
         }
         let runs = append(&transaction, batch, epoch, last_pos, time)?;
         write_records(&transaction, &batch.records)?;
-        let written = wal_bytes(batch, &runs);
+        let written = wal_bytes(&batch.records, &runs);
         wal_prealloc.reserve(written);
         transaction.commit()?;
         return Ok(WriteOutcome {
@@ -114,38 +114,52 @@ pub(super) fn commit(
     }
 }
 
-/// Commits the session of a file under another id: its runs, and `records`. Returns the headers of the runs, and the approximate
-/// bytes that were written to the write-ahead log. `None`: the file cannot be read, and nothing was written.
+/// Commits the session of a file that was moved to this log: its runs, and `records`. Other commits wait, so the rows are copied
+/// without change. Returns the headers of the runs, and the approximate bytes that were written to the write-ahead log. `None`:
+/// the file cannot be read, and nothing was written.
 pub(super) fn import(
     connection: &Connection,
     wal_prealloc: &WalPrealloc,
     file: &ExportFile,
-    session: SessionId,
     tenant: &Tenant,
     records: &[RecordState],
     epoch: &Epoch,
-    last_pos: u64,
+    mut last_pos: u64,
     time: Timestamp,
 ) -> Result<Option<(Vec<RunHeader>, u64)>, CommitError> {
     let transaction = Transaction::begin(connection)?;
-    let mut runs: Vec<RunHeader> = Vec::new();
-    let mut written = 0;
-    let session_epoch = epoch.of_session(session);
-    let is_whole = file.for_each_run(session, tenant, &session_epoch, |run| {
-        let batch = Batch {
-            runs: vec![run],
-            ..Batch::default()
-        };
-        let pos = runs.last().map_or(last_pos, |run| run.last_pos);
-        let stored = append(&transaction, &batch, epoch, pos, time)?;
-        written += wal_bytes(&batch, &stored);
-        runs.extend(stored);
-        Ok::<_, CommitError>(())
-    })?;
-    if !is_whole {
+    let mut runs = Vec::new();
+    let Ok(mut select) = file.select_runs() else {
         return Ok(None);
+    };
+    let Ok(mut rows) = select.query([file.session().as_bytes()]) else {
+        return Ok(None);
+    };
+    let mut insert = transaction.prepare_cached(INSERT_RUN)?;
+    loop {
+        let row = match rows.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(_) => return Ok(None),
+        };
+        let Ok(Some((session, first_seq, last_seq, stored))) = verify_row(row) else {
+            return Ok(None);
+        };
+        last_pos += last_seq + 1 - first_seq;
+        let run = RunHeader {
+            session,
+            first_seq,
+            last_seq,
+            last_pos,
+            bytes: stored.len() as u64,
+            time,
+        };
+        insert_run(&mut insert, &run, tenant, epoch, stored)?;
+        runs.push(run);
     }
+    drop(insert);
     write_records(&transaction, records)?;
+    let written = wal_bytes(records, &runs);
     wal_prealloc.reserve(written);
     transaction.commit()?;
     Ok(Some((runs, written)))
@@ -204,39 +218,49 @@ fn append(
     if batch.runs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO run (pos, session, first_seq, last_seq, tenant, epoch, time, crc, frames)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?;
+    let mut insert = transaction.prepare_cached(INSERT_RUN)?;
     let mut packer = Compressor::default();
     let mut heads = Vec::with_capacity(batch.runs.len());
     for run in &batch.runs {
         last_pos += run.count();
         let stored = packer.compress(&run.frames);
-        insert.execute(params![
-            to_sql(last_pos),
-            run.session.as_bytes(),
-            to_sql(run.first_seq),
-            to_sql(run.last_seq),
-            run.tenant.as_str(),
-            epoch.as_str(),
-            time.as_millis(),
-            checksum(run.session, run.first_seq, run.last_seq, stored),
-            stored,
-        ])?;
-        heads.push(RunHeader::of(run, last_pos, stored.len() as u64, time));
+        let head = RunHeader::of(run, last_pos, stored.len() as u64, time);
+        insert_run(&mut insert, &head, &run.tenant, epoch, stored)?;
+        heads.push(head);
     }
     Ok(heads)
 }
 
-/// The approximate bytes that a batch adds to the write-ahead log.
-fn wal_bytes(batch: &Batch, runs: &[RunHeader]) -> u64 {
+const INSERT_RUN: &str =
+    "INSERT INTO run (pos, session, first_seq, last_seq, tenant, epoch, time, crc, frames)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+fn insert_run(
+    insert: &mut Statement<'_>,
+    run: &RunHeader,
+    tenant: &Tenant,
+    epoch: &Epoch,
+    stored: &[u8],
+) -> Result<(), rusqlite::Error> {
+    insert.execute(params![
+        to_sql(run.last_pos),
+        run.session.as_bytes(),
+        to_sql(run.first_seq),
+        to_sql(run.last_seq),
+        tenant.as_str(),
+        epoch.as_str(),
+        run.time.as_millis(),
+        checksum(run.session, run.first_seq, run.last_seq, stored),
+        stored,
+    ])?;
+    Ok(())
+}
+
+/// The approximate bytes that a commit adds to the write-ahead log.
+fn wal_bytes(records: &[RecordState], runs: &[RunHeader]) -> u64 {
     // A row or a record changes a page of its own and a page of an index.
     let runs: u64 = runs.iter().map(|run| run.bytes + PAGE_BYTES).sum();
-    let values = batch
-        .records
-        .iter()
-        .filter_map(|record| record.value.as_ref());
+    let values = records.iter().filter_map(|record| record.value.as_ref());
     let records: u64 = values.map(|value| value.len() as u64 + PAGE_BYTES).sum();
     runs + records + PAGE_BYTES
 }

@@ -593,7 +593,7 @@ impl Actor {
         let session = self.journal.record();
         let is_unsent =
             record.unsent || (session.channel.is_none() && self.binding.spec().is_member());
-        if record.status != PromptStatus::Queued && !is_unsent {
+        if record.imported || (record.status != PromptStatus::Queued && !is_unsent) {
             return Ok(Err(interrupted()));
         }
         let tenant = session.tenant();

@@ -4,34 +4,36 @@
 //! at the export ends as after a crash of the gateway.
 
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
 use super::SessionDirectory;
 use crate::session::context::Context;
 use crate::session::error::SessionError;
-use crate::session::export::MAX_EXPORTED_FILE_BYTES;
+use crate::session::export::{AuditBudget, MAX_EXPORTED_FILE_BYTES, MAX_EXPORTED_FILES};
 use crate::session::metadata_index::MetadataIndex;
 use crate::session::record::{
     self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, Stored, TerminalRecord, put_open,
     session_key,
 };
-use base::types::{SessionId, Tenant};
-use events::event::{ActorKind, AuditEventImported, SessionImported, replace_session_id};
-use log::audit::pending_entry;
+use agents::agent::client_input_policy::check_meta;
+use base::types::{SessionId, Tenant, is_key_name};
+use events::event::{
+    ActorKind, AuditEvent, AuditEventImported, ExactJson, SessionImported, replace_session_id,
+};
+use log::audit::pending_entries;
 use log::eventlog::{self, Records, Summary};
-use log::store::{ExportFile, OpenError, Run, SqliteStore, Table};
+use log::store::{ExportFile, OpenError, SqliteStore, Table};
 use workspace::{FileError, Precondition, Upload, Workspace};
 
 /// The maximum size of an event of the audit log.
 const MAX_AUDIT_EVENT_BYTES: usize = 64 << 10;
+/// The maximum number of names in the path of a file. An export contains no longer paths.
+const MAX_PATH_NAMES: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -43,6 +45,16 @@ pub enum ImportError {
         "the session has {bytes} bytes of events, and `retention.max_session_bytes` permits {max}"
     )]
     TooLarge { bytes: u64, max: u64 },
+    #[error(
+        "the owner must be the name of a key (1 to 64 letters, digits, '.', '_', '-' or '@'): name another one with --owner"
+    )]
+    Owner,
+    #[error("the file has more events of the audit log than an export")]
+    TooManyAuditEvents,
+    #[error(
+        "the file has more than {MAX_EXPORTED_FILES} files, or one that is more than {MAX_PATH_NAMES} levels deep"
+    )]
+    TooManyFiles,
     #[error("could not create the folder of the session")]
     CreateFolder(#[source] std::io::Error),
     #[error("could not write {path:?} in the folder of the session")]
@@ -109,10 +121,8 @@ impl SessionDirectory {
         let tenant = record.tenant();
         let summary = record.summary(context.log.epoch().of_session(id));
         let summary = to_raw_value(&summary).expect("a summary has string keys");
-        // Queued prompts belong to the previous gateway, which may still run them.
-        self.entries.skip_queue(id);
         let own = tenant.clone();
-        let commit = move |time| store.import(&file, id, &own, &records.changed, time);
+        let commit = move |time| store.import(&file, &own, &records.changed, time);
         let committed = context
             .log
             .import(&tenant, id, Summary::Listed(summary.into()), commit)
@@ -127,11 +137,20 @@ impl SessionDirectory {
             }
             return Err(error.into());
         }
-        let entry = self.entries.find(&tenant, id).await?;
-        let ended = entry.log.wait_or_full(entry.log.appended()).await;
-        ended.map_err(SessionError::from)?;
         context.begin_baseline(id);
+        if !self.end_open_state(&tenant, id).await {
+            tracing::warn!(session = %id, "the session was imported, but what was open at its export could not be ended: the next start ends it");
+        }
         Ok(imported)
+    }
+
+    /// Loads a session, which ends everything that is open. False if the ends are not durable.
+    async fn end_open_state(&self, tenant: &Tenant, id: SessionId) -> bool {
+        let Ok(entry) = self.entries.find(tenant, id).await else {
+            return false;
+        };
+        let ended = entry.log.wait_or_full(entry.log.appended()).await;
+        ended.is_ok_and(|ended| ended)
     }
 }
 
@@ -142,7 +161,10 @@ fn prepare(
     id: SessionId,
     owner: Option<String>,
 ) -> Result<Prepared, ImportError> {
-    let file = ExportFile::open(path, &context.ids)?;
+    if !owner.as_deref().is_none_or(is_key_name) {
+        return Err(ImportError::Owner);
+    }
+    let mut file = ExportFile::open(path, &context.ids)?;
     let from = file.session();
     let tenant = Tenant::default();
     let bytes = file.event_bytes()?;
@@ -150,17 +172,36 @@ fn prepare(
     if bytes > max {
         return Err(ImportError::TooLarge { bytes, max });
     }
-    let last_seq = check_runs(context, &file, id, &tenant)?;
+    if file.file_count()? > MAX_EXPORTED_FILES {
+        return Err(ImportError::TooManyFiles);
+    }
+    let last_seq = file.move_to(id, &tenant, &context.log.epoch())?;
+    let last_seq = last_seq.ok_or(ImportError::Damaged)?;
     let mut record = session_record(&file, from, id)?;
     if record.seq > last_seq || record.unfinished {
         return Err(ImportError::Damaged);
     }
     record.begin_import(from, &tenant, owner);
+    if !is_key_name(&record.owner) {
+        return Err(ImportError::Owner);
+    }
+    let agent = context.catalogue.agent(&record.agent);
+    let meta = record.meta.take();
+    record.meta =
+        meta.filter(|meta| agent.is_some_and(|agent| check_meta(&agent.settings, meta).is_ok()));
     let mut records = Records::default();
-    put_moved::<FoldRecord>(&file, from, id, &mut records)?;
-    put_moved::<PromptRecord>(&file, from, id, &mut records)?;
-    put_moved::<RequestRecord>(&file, from, id, &mut records)?;
-    put_moved::<TerminalRecord>(&file, from, id, &mut records)?;
+    put_moved(&file, from, id, &mut records, |_: &mut FoldRecord| {})?;
+    put_moved(
+        &file,
+        from,
+        id,
+        &mut records,
+        |prompt: &mut PromptRecord| {
+            prompt.imported = true;
+        },
+    )?;
+    put_moved(&file, from, id, &mut records, |_: &mut RequestRecord| {})?;
+    put_moved(&file, from, id, &mut records, |_: &mut TerminalRecord| {})?;
     put_audit_events(context, &file, from, id, &mut records)?;
     let mut files = 0;
     let mut missing_folders = Vec::new();
@@ -201,23 +242,6 @@ fn prepare(
     })
 }
 
-/// Checks that all events can be imported and that none is missing between them. Returns the last number.
-fn check_runs(
-    context: &Context,
-    file: &ExportFile,
-    id: SessionId,
-    tenant: &Tenant,
-) -> Result<u64, ImportError> {
-    let epoch = context.log.epoch().of_session(id);
-    let mut last_seq = None;
-    let is_whole = file.for_each_run(id, tenant, &epoch, |run: Run| {
-        let follows = last_seq.is_none_or(|last| run.first_seq == last + 1);
-        last_seq = Some(run.last_seq);
-        follows.then_some(()).ok_or(ImportError::Damaged)
-    })?;
-    last_seq.filter(|_| is_whole).ok_or(ImportError::Damaged)
-}
-
 /// The record of the session, with its new id.
 fn session_record(
     file: &ExportFile,
@@ -237,23 +261,23 @@ fn session_record(
     Ok(record)
 }
 
-/// Adds the records of a table with the new id of their session.
+/// Adds the records of a table with the new id of their session, after a change.
 fn put_moved<T: Stored>(
     file: &ExportFile,
     from: SessionId,
     id: SessionId,
     records: &mut Records,
+    change: impl Fn(&mut T),
 ) -> Result<(), ImportError> {
     for (key, value) in file.records(T::TABLE)? {
         let number = key.strip_prefix(from.as_bytes());
         let number = number.ok_or(ImportError::Damaged)?;
         let mut value = value.to_vec();
         replace_session_id(&mut value, from, id);
-        if record::decode::<T>(&value).is_err() {
-            return Err(ImportError::Damaged);
-        }
-        let key = [id.as_bytes().as_slice(), number].concat();
-        record::put(T::TABLE, key, value.into(), records);
+        let moved = record::decode::<T>(&value);
+        let mut moved = moved.map_err(|_| ImportError::Damaged)?;
+        change(&mut moved);
+        moved.put_at([id.as_bytes().as_slice(), number].concat(), records);
     }
     Ok(())
 }
@@ -266,18 +290,26 @@ fn put_audit_events(
     id: SessionId,
     records: &mut Records,
 ) -> Result<(), ImportError> {
-    let stored = file.records(Table::Audit)?;
-    let mut events: Vec<Value> = Vec::with_capacity(stored.len());
+    let mut budget = AuditBudget::default();
+    let mut events: Vec<AuditEvent> = Vec::new();
     let mut lines = Sha256::new();
-    for (_, event) in &stored {
-        let parsed = serde_json::from_slice(event);
-        let parsed = parsed.ok().filter(Value::is_object);
-        if event.len() > MAX_AUDIT_EVENT_BYTES {
+    for (_, event) in file.records(Table::Audit)? {
+        if !budget.takes(&event) {
+            return Err(ImportError::TooManyAuditEvents);
+        }
+        // The event becomes a part of one line.
+        let is_line = event.starts_with(b"{") && event.iter().all(|byte| *byte >= b' ');
+        if event.len() > MAX_AUDIT_EVENT_BYTES || !is_line {
             return Err(ImportError::Damaged);
         }
-        events.push(parsed.ok_or(ImportError::Damaged)?);
-        lines.update(event);
+        let exact = serde_json::from_slice(&event).map_err(|_| ImportError::Damaged)?;
+        lines.update(&event);
         lines.update("\n");
+        let imported = AuditEventImported {
+            session_id: id,
+            event: ExactJson(exact),
+        };
+        events.push(imported.into());
     }
     let mut audit_hash = String::new();
     for byte in lines.finalize() {
@@ -287,19 +319,12 @@ fn put_audit_events(
     let import = SessionImported {
         session_id: id,
         imported_from: from,
-        audit_events: events.len() as u64,
+        audit_events: budget.count,
         audit_hash,
     };
-    let ids = &context.ids;
-    let command = ActorKind::CommandLine;
-    records.changed.push(pending_entry(ids, command, import));
-    for event in events {
-        let imported = AuditEventImported {
-            session_id: id,
-            event,
-        };
-        records.changed.push(pending_entry(ids, command, imported));
-    }
+    let events = std::iter::once(import.into()).chain(events);
+    let pending = pending_entries(&context.ids, ActorKind::CommandLine, events);
+    records.changed.extend(pending);
     Ok(())
 }
 
@@ -323,12 +348,14 @@ fn fill_folder(
     let workspace = workspace.map_err(|error| failed("", error))?;
     let mut writer = FolderWriter {
         workspace,
-        folder,
         open: None,
         bytes: 0,
         count: 0,
     };
     file.for_each_file_part(|path, is_executable, content| {
+        if path.split('/').count() > MAX_PATH_NAMES {
+            return Err(ImportError::TooManyFiles);
+        }
         let written = writer.write(path, is_executable, content);
         written.map_err(|error| failed(path, error))
     })?;
@@ -337,16 +364,15 @@ fn fill_folder(
     Ok(writer.count)
 }
 
-struct FolderWriter<'a> {
+struct FolderWriter {
     workspace: Workspace,
-    folder: &'a Path,
     /// The path of the last part, whether the file is executable, and its content so far.
     open: Option<(String, bool, Upload)>,
     bytes: u64,
     count: u64,
 }
 
-impl FolderWriter<'_> {
+impl FolderWriter {
     fn write(&mut self, path: &str, is_executable: bool, content: &[u8]) -> Result<(), FileError> {
         self.bytes += content.len() as u64;
         if self.bytes > MAX_EXPORTED_FILE_BYTES {
@@ -367,15 +393,13 @@ impl FolderWriter<'_> {
     }
 
     fn finish_file(&mut self) -> Result<(), FileError> {
-        let Some((path, is_executable, upload)) = self.open.take() else {
+        let Some((_, is_executable, upload)) = self.open.take() else {
             return Ok(());
         };
-        upload.finish()?;
         if is_executable {
-            let path = self.folder.join(path);
-            let mode = fs::metadata(&path)?.permissions().mode();
-            fs::set_permissions(&path, Permissions::from_mode(mode | 0o100))?;
+            upload.set_executable()?;
         }
+        upload.finish()?;
         Ok(())
     }
 }

@@ -413,6 +413,9 @@ pub(super) struct PromptRecord {
     /// Whether the prompt has started and was not sent: its process ended before, or a drain returned it to the queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unsent: bool,
+    /// Whether the prompt was imported. It never runs here, because the previous gateway may run it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) imported: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) acp_request: Option<AcpRequest>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

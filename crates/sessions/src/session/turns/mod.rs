@@ -197,6 +197,7 @@ impl Turns {
             cancel_cause: None,
             error: None,
             unsent: false,
+            imported: false,
             acp_request: request.acp_request.take(),
             broadcast: request.broadcast,
             edit: None,

@@ -183,6 +183,7 @@ fn queued(number: u32) -> Queued {
         cancel_cause: None,
         error: None,
         unsent: false,
+        imported: false,
         acp_request: None,
         broadcast: None,
         edit: None,
