@@ -94,7 +94,8 @@ async fn diagnostics_have_the_state_of_the_gateway() {
         let found = diagnostics(&gateway).await;
         let processes = found["processes"].as_array().expect("a list").iter();
         let busy = processes.filter(|process| process["state"] == "busy");
-        let settled = busy.count() == 2 && found["webhooksPending"] == 1;
+        let begun = found["tasks"]["running"] == 1;
+        let settled = busy.count() == 2 && begun && found["webhooksPending"] == 1;
         (settled && found["streams"]["events"] == 1).then_some(found)
     })
     .await;

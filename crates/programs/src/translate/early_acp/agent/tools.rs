@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::content::{snake_case, text_content, tool_content};
 use crate::translate::message::{Budget, LineError, Members, Object, missing};
-use wire::acp::{to_raw, update as kind};
+use wire::acp::{to_raw, tool_kind, update as kind};
 
 /// The maximum number of tool calls of a turn that results can refer to.
 const MAX_TOOLS: usize = 1024;
@@ -182,19 +182,6 @@ const INPUTS: [&str; 7] = [
     "toolInput",
 ];
 const OUTPUTS: [&str; 6] = ["rawOutput", "output", "result", "content", "text", "error"];
-/// The kinds of ACP. A kind is never guessed from a name, because permissions are granted by kind.
-const KINDS: [&str; 10] = [
-    "read",
-    "edit",
-    "delete",
-    "move",
-    "search",
-    "execute",
-    "think",
-    "fetch",
-    "switch_mode",
-    "other",
-];
 
 impl<'a> ToolFields<'a> {
     /// Reads the members of these objects. The first object with a member decides.
@@ -210,7 +197,8 @@ impl<'a> ToolFields<'a> {
             let mut objects = objects.iter();
             objects.find_map(|object| names.iter().find_map(|name| object.get(name)))
         };
-        let kind = text(&["kind"]).filter(|kind| KINDS.contains(&&**kind));
+        // A kind is never guessed from a name, because permissions are granted by kind.
+        let kind = text(&["kind"]).filter(|kind| tool_kind::ALL.contains(&&**kind));
         let is = |name: &str, value: &str| {
             let mut found = objects.iter().filter_map(|object| object.get(name));
             found.any(|found| found.get() == value)
