@@ -313,8 +313,8 @@ async fn diagnostics_have_no_secret_and_are_not_cached() {
 #[tokio::test]
 async fn diagnostics_are_at_most_a_mebibyte() {
     let mut setup = setup();
-    let value = "\"".repeat(4000);
-    for number in 0..200 {
+    let value = "\"".repeat(16_000);
+    for number in 0..50 {
         let args = [&*value, "--exit-at-start", "3"];
         setup = setup.agent(&format!("agent-{number}"), fake_agent(), &args, "");
     }
@@ -324,7 +324,7 @@ async fn diagnostics_are_at_most_a_mebibyte() {
     assert_eq!(found["truncated"], json!(["configuration"]));
     let values = found["configuration"].as_array().expect("a list");
     assert!(values.len() > 100, "{}", values.len());
-    assert_eq!(found["agents"].as_array().map(Vec::len), Some(202));
+    assert_eq!(found["agents"].as_array().map(Vec::len), Some(52));
 }
 
 #[tokio::test]
