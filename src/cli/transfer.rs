@@ -29,7 +29,7 @@ use base::types::{Ids, SessionId};
 use log::store::{Disk, MAX_EXPORTED_RECORD_BYTES};
 use sessions::session::{self, Imported, MAX_EXPORTED_FILE_BYTES};
 
-/// What a database needs besides the content of its rows.
+/// The limit for the size of a database beyond the content of its rows.
 const OVERHEAD_BYTES: u64 = 64 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 

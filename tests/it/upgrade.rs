@@ -139,7 +139,7 @@ fn seen_before(reader: &Reader) -> Vec<Value> {
     events.collect()
 }
 
-/// What clients saw of each session from the previous gateway.
+/// The events of each session that clients received from the previous gateway.
 fn seen_by_session(history: &History) -> BTreeMap<String, Vec<Value>> {
     let readers = history.readers.iter().filter(|reader| !reader.all);
     let seen = readers.map(|reader| {

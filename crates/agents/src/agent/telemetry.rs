@@ -43,7 +43,7 @@ pub struct TelemetrySource {
     open: Arc<Semaphore>,
 }
 
-/// The sessions that a process has served. The telemetry of several sessions cannot be told apart.
+/// The sessions that a process has served. After the second one, its telemetry does not show which session it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sessions {
     None,

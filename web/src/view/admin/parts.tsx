@@ -1,4 +1,4 @@
-// What the sections of the page for administrators are made of: values that are loaded again and again, figures and tables.
+// The parts of each section of the administration page: values that are loaded at intervals, figures and tables.
 
 import { type ReactNode, useCallback, useState } from "react";
 import type { Answer, CallOptions, GatewayClient } from "@acp-gateway/client";
