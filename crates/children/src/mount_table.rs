@@ -1,10 +1,10 @@
 //! The mounts of this process (`proc_pid_mountinfo(5)`): the mount that shows a path, and all paths that show a folder.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "/proc/self/mountinfo";
@@ -50,7 +50,6 @@ pub(super) struct ShownPath {
 #[derive(Debug)]
 pub(super) struct MountTable {
     mounts: Vec<Mount>,
-    by_point: HashMap<PathBuf, Vec<usize>>,
     /// The lowest mount at `/`. A process in a changed root may see none.
     root: Option<usize>,
 }
@@ -76,20 +75,12 @@ impl MountTable {
     pub(super) fn parse(text: &[u8]) -> Self {
         let lines = text.split(|byte| *byte == b'\n');
         let mounts: Vec<Mount> = lines.filter_map(parse_mount).collect();
-        let mut by_point: HashMap<PathBuf, Vec<usize>> = HashMap::new();
-        for (index, mount) in mounts.iter().enumerate() {
-            by_point.entry(mount.point.clone()).or_default().push(index);
-        }
         let ids: HashSet<u64> = mounts.iter().map(|mount| mount.id).collect();
         let root = mounts.iter().position(|mount| {
             mount.point == Path::new("/")
                 && (mount.parent == mount.id || !ids.contains(&mount.parent))
         });
-        Self {
-            mounts,
-            by_point,
-            root,
-        }
+        Self { mounts, root }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Mount> {
@@ -103,23 +94,19 @@ impl MountTable {
 
     /// The mount that shows an absolute path without symbolic links.
     pub(super) fn at(&self, path: &Path) -> Option<&Mount> {
-        let mut prefixes: Vec<&Path> = path.ancestors().collect();
-        prefixes.reverse();
         let mut current = &self.mounts[self.root?];
-        for prefix in prefixes {
-            while let Some(covering) = self.on(current, prefix) {
-                current = covering;
-            }
+        while let Some(covering) = self.on_the_way(current, path) {
+            current = covering;
         }
         Some(current)
     }
 
-    /// The mount that covers `below` at this mount point.
-    fn on(&self, below: &Mount, point: &Path) -> Option<&Mount> {
-        let at_point = self.by_point.get(point)?.iter();
-        at_point
-            .map(|index| &self.mounts[*index])
-            .find(|mount| mount.parent == below.id && mount.id != below.id)
+    /// The first mount on top of `below` that a walk along the path enters.
+    fn on_the_way(&self, below: &Mount, path: &Path) -> Option<&Mount> {
+        let on_top = self.iter().filter(|mount| {
+            mount.parent == below.id && mount.id != below.id && is_at_or_below(path, &mount.point)
+        });
+        on_top.min_by_key(|mount| mount.point.as_os_str().len())
     }
 
     fn shows(&self, mount: &Mount, path: &Path) -> bool {
@@ -155,6 +142,14 @@ impl MountTable {
         });
         shown.collect()
     }
+}
+
+/// As `Path::starts_with`, for paths as the kernel writes them. A start compares thousands of them, and the parts of a path
+/// need not be read for that.
+fn is_at_or_below(path: &Path, folder: &Path) -> bool {
+    let folder = folder.as_os_str().as_bytes();
+    let below = path.as_os_str().as_bytes().strip_prefix(folder);
+    below.is_some_and(|below| matches!(below.first(), None | Some(b'/')) || folder == b"/")
 }
 
 /// `Path::join` with an empty path would add a separator.

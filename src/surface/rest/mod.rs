@@ -29,8 +29,9 @@ pub(super) use layers::with_layers;
 pub use openapi::document_json;
 
 pub(super) fn routes() -> Router<AppState> {
-    let (api, _) = routes::api_router().split_for_parts();
-    api.route("/openapi.json", get(docs::openapi))
+    routes::api_routes()
+        .into_router()
+        .route("/openapi.json", get(docs::openapi))
         .route("/docs", get(docs::index_without_slash))
         .route("/docs/", get(docs::index))
         .route("/docs/api", get(docs::api))

@@ -20,7 +20,7 @@ use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 
 use self::documentation::Documentation;
-use super::routes::api_router;
+use super::routes::api_routes;
 use crate::surface::http::etag;
 use base::schema::JSON_SCHEMAS;
 use base::types::{AgentName, PromptId, RequestId, SessionId, TerminalId};
@@ -87,7 +87,7 @@ struct SharedSchemas;
 fn document() -> OpenApi {
     let documentation = Documentation::load();
     let mut document = SharedSchemas::openapi();
-    document.merge(api_router().into_openapi());
+    document.merge(api_routes().into_openapi());
     // The router marks a wildcard parameter with `*`, which OpenAPI does not know.
     let paths = std::mem::take(&mut document.paths.paths);
     document.paths.paths = paths

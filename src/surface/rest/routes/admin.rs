@@ -4,8 +4,8 @@ use std::env::consts::{ARCH, OS};
 
 use axum::Json;
 use serde::Serialize;
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use super::agents::agent_info;
 use super::gateway::check_ready;
 use crate::surface::http::{ApiError, ApiRequest, AppState, CanAdmin, Page, Result};
@@ -20,7 +20,7 @@ use events::api::{
     ProcessFigures, RetentionLimits, StoreFigures, StoredSession, TaskFigures,
 };
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![list_keys, get_diagnostics]
 }
 

@@ -12,9 +12,9 @@ use axum::{Extension, Json};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
+use super::Routes;
 use crate::registry::{Entry, ListingError};
 use crate::server::ConnectionPermit;
 use crate::surface::http::{
@@ -41,7 +41,7 @@ use wire::acp::known_agents::api_key_format;
 use wire::acp::{InitializeResult, null_to_empty, to_one_line, with_trace};
 use wire::fleet::{MemberState, MemberStatus};
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         list_agents,
         get_agent,

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use crate::stream::{EventTypes, Feed, Source, TurnFilter};
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanAdmin, CanRead, LastEventId, Params, PreferWait, Result,
@@ -17,7 +17,7 @@ use events::event::{AuditPage, EventPage, ResetReason, SessionEvent};
 use log::eventlog::{GlobalScope, Start};
 use sessions::session::SessionHandle;
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         session_events,
         session_events_stream,

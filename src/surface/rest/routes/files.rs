@@ -12,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use crate::stream::body_from;
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanFiles, CanPrompt, Conditions, Page, Params, Result, ascii,
@@ -33,7 +33,7 @@ use workspace::{
     Upload, WriteOutcome, media_type,
 };
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         list_files,
         read_file,

@@ -11,12 +11,12 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
 use serde_json::value::RawValue;
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use crate::server::{BodyCharge, ConnectionPermit};
 use crate::surface::http::{
-    ApiError, ApiRequest, AppState, CanAdmin, CanFleet, CanPrompt, IdempotencyHeader, JsonBody,
-    Page, Params, Replayed, Result, accept_socket,
+    ApiError, ApiRequest, CanAdmin, CanFleet, CanPrompt, IdempotencyHeader, JsonBody, Page, Params,
+    Replayed, Result, accept_socket,
 };
 use crate::surface::rest::fleet_socket::{FleetSocket, check_name, rejected};
 use agents::cca::MAX_MESSAGE_BYTES;
@@ -33,7 +33,7 @@ use wire::fleet::{
     MEMBER_FRAME_BYTES, MemberInfo, MemberKey, MemberState, MemberStatus, REMOVED_TEXT,
 };
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         list_members,
         remove_members,

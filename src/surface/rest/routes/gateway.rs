@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use crate::config::Limits;
 use crate::surface::http::{ApiError, ApiRequest, AppState, CanRead, HasKey, JsonBody, Result};
 use base::types::{EffectiveLimits, PrincipalLimit, Scope};
@@ -17,7 +17,7 @@ use events::api::{
 use log::audit::Counted;
 use sessions::limits::IDEMPOTENCY_KEY_MAX_AGE;
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![get_gateway, create_ticket, livez, readyz]
 }
 

@@ -3,13 +3,13 @@
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use utoipa_axum::router::OpenApiRouter;
 
-use crate::surface::http::{ApiError, ApiRequest, AppState, CanMetrics, Result};
+use super::Routes;
+use crate::surface::http::{ApiError, ApiRequest, CanMetrics, Result};
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::telemetry::{TextFormat, metrics};
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![get_metrics]
 }
 

@@ -6,13 +6,12 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use crate::stream::Sse;
 use crate::surface::http::{
-    ApiError, ApiRequest, AppState, Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody,
-    NewTurn, Params, PreferWait, PreferenceApplied, PromptSize, Replayed, Result, location,
-    turn_feed,
+    ApiError, ApiRequest, Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NewTurn,
+    Params, PreferWait, PreferenceApplied, PromptSize, Replayed, Result, location, turn_feed,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::types::{PromptId, SessionId};
@@ -21,7 +20,7 @@ use events::event::SessionEvent;
 use sessions::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use wire::acp::to_one_line;
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         list_prompts,
         create_prompt,

@@ -4,11 +4,11 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use serde_json::value::{RawValue, to_raw_value};
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use crate::surface::http::{
-    ApiError, ApiRequest, AppState, CanApprove, CanRead, IdempotencyHeader, JsonBody, Page,
-    PromptSize, Replayed, Result,
+    ApiError, ApiRequest, CanApprove, CanRead, IdempotencyHeader, JsonBody, Page, PromptSize,
+    Replayed, Result,
 };
 use base::types::{RequestId, SessionId};
 use events::api::{
@@ -17,7 +17,7 @@ use events::api::{
 use sessions::session::{Answer, IdempotencyKey};
 use wire::acp::to_one_line;
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         list_requests,
         answer_request,

@@ -8,13 +8,13 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use super::prompts::content_blocks;
 use crate::surface::http::{
-    ApiError, ApiRequest, AppState, Authorized, CanApprove, CanPrompt, CanRead, IdempotencyHeader,
-    IfMatch, IfNoneMatch, JsonBody, NewTurn, OptionalJsonBody, Params, PromptSize, Replayed,
-    Result, ascii, json, location, record_session,
+    ApiError, ApiRequest, Authorized, CanApprove, CanPrompt, CanRead, IdempotencyHeader, IfMatch,
+    IfNoneMatch, JsonBody, NewTurn, OptionalJsonBody, Params, PromptSize, Replayed, Result, ascii,
+    json, location, record_session,
 };
 use base::types::{Scope, SessionId};
 use events::api::{
@@ -27,7 +27,7 @@ use sessions::session::{
 };
 use wire::acp::{self, CancelTarget, ConfigValue, to_one_line, to_raw};
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         list_sessions,
         create_session,

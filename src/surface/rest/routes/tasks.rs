@@ -7,20 +7,20 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
 use serde_json::value::RawValue;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
+use super::Routes;
 use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
 use crate::stream::StreamGuard;
 use crate::surface::http::{
-    ApiError, ApiRequest, AppState, CanPrompt, CanRead, IdempotencyHeader, JsonBody, Params,
-    PreferWait, PreferenceApplied, Replayed, Result, location,
+    ApiError, ApiRequest, CanPrompt, CanRead, IdempotencyHeader, JsonBody, Params, PreferWait,
+    PreferenceApplied, Replayed, Result, location,
 };
 use events::api::{CreateTask, Problem, Task, TaskList};
 use sessions::task::Filter;
 use wire::acp::to_raw;
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![list_tasks, create_task, get_task, cancel_task]
 }
 

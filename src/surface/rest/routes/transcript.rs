@@ -4,10 +4,10 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
-use utoipa_axum::router::OpenApiRouter;
 
+use super::Routes;
 use crate::surface::http::{
-    ApiError, ApiRequest, AppState, CanApprove, CanRead, IfNoneMatch, Params, Result,
+    ApiError, ApiRequest, CanApprove, CanRead, IfNoneMatch, Params, Result,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::types::text::strip_controls;
@@ -15,7 +15,7 @@ use base::types::{PromptId, SessionId, TerminalId};
 use events::api::{ProblemCode, TerminalList, TerminalWindow, Transcript};
 use sessions::transcript::markdown;
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         get_transcript,
         get_transcript_markdown,

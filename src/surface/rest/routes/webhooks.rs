@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
+use super::Routes;
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanAdmin, IdempotencyHeader, JsonBody, Page, Params, Replayed,
     Result, location,
@@ -19,7 +19,7 @@ use events::event::{WebhookCreated, WebhookDeleted};
 use log::eventlog::newest_first_id;
 use sessions::webhooks::{CreateError, RepeatError};
 
-pub(super) fn routes() -> OpenApiRouter<AppState> {
+pub(super) fn routes() -> Routes {
     routes![
         list_webhooks,
         create_webhook,
