@@ -273,17 +273,16 @@ impl Stream {
             waited = true;
             self.keep_alive.fell_behind();
             self.keep_alive.register_waker(context);
-            if self.keep_alive.is_due() {
-                metrics().stream_evictions("stalled", 1);
-                return Poll::Ready(Err(Disconnected));
-            }
-            if self.keep_alive.shutdown().is_aborted() {
+            if self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted() {
                 return Poll::Ready(Err(Disconnected));
             }
             Poll::Pending
         })
         .await;
         if waited {
+            if flushed.is_err() && self.keep_alive.is_due() {
+                self.record_stall();
+            }
             self.keep_alive.data_sent();
         }
         flushed
@@ -338,10 +337,25 @@ impl Stream {
         }
     }
 
+    fn ended_request(&self) -> Option<&str> {
+        self.request_id.as_ref()?.to_str().ok()
+    }
+
     fn log_failure(&self, error: &ReadError) {
-        let id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
+        let id = self.ended_request();
         let _span = id.map(|request_id| tracing::error_span!("request", request_id).entered());
         tracing::error!(error = %ErrorChain(error), "a request failed with an internal error");
+    }
+
+    fn record_stall(&self) {
+        metrics().stream_evictions("stalled", 1);
+        let request_id = self.ended_request();
+        let principal = self.admission.principal().map(|principal| &*principal.id);
+        tracing::info!(
+            request_id,
+            principal,
+            "ended a stream because its client does not read"
+        );
     }
 
     fn send_problem<W: StreamSink>(&mut self, problem: &Problem, sink: &mut W) {

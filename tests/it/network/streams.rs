@@ -217,6 +217,12 @@ async fn is_left_and_comes_back(flow: Flow) {
     proxy.down(flow);
     assert!(proxy.is_held());
     left(&proxy).await;
+    let is_record =
+        |line: &str| line.contains("ended a stream") && line.contains("\"principal\":\"admin\"");
+    eventually("the log names the client", SLACK, || async {
+        gateway.log().lines().any(is_record).then_some(())
+    })
+    .await;
     let more = procfs::resident(gateway.pid()).saturating_sub(held);
     figure(&format!("{flow:?}: {more} KiB more"));
     assert!(more < 2048, "{more} KiB were held for it");

@@ -7,6 +7,7 @@ import { requestAction } from "../model/action";
 import { useMay } from "../model/rights";
 import { sessionHref } from "../model/route";
 import { strings } from "../strings";
+import { Page } from "./Page";
 import { PermissionCard } from "./PermissionCard";
 import { ProblemNote } from "./ProblemNote";
 import { useProblem } from "./useProblem";
@@ -22,18 +23,11 @@ interface Props {
 
 export function InboxPage({ client, sessions, menu, onAnswered }: Props) {
   const waiting = sessions?.filter((session) => known(session.state) === "waiting");
-  useEffect(() => {
-    document.title = strings.inbox.inbox;
-  }, []);
   return (
-    <div className="tasks">
-      <header className="bar">{menu}</header>
-      <div className="tasks-body">
-        <h1>{strings.inbox.inbox}</h1>
-        {waiting?.length === 0 && <p className="tasks-lead">{strings.inbox.empty}</p>}
-        {waiting?.map((session) => <Entry key={session.sessionId} client={client} session={session} onAnswered={onAnswered} />)}
-      </div>
-    </div>
+    <Page title={strings.inbox.inbox} menu={menu}>
+      {waiting?.length === 0 && <p className="tasks-lead">{strings.inbox.empty}</p>}
+      {waiting?.map((session) => <Entry key={session.sessionId} client={client} session={session} onAnswered={onAnswered} />)}
+    </Page>
   );
 }
 

@@ -1,6 +1,6 @@
 // The tasks of the gateway, newest first, each with a link to its session.
 
-import { useEffect, type ReactNode } from "react";
+import type { ReactNode } from "react";
 import type { GatewayClient, Task } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { useMay } from "../model/rights";
@@ -9,6 +9,7 @@ import { useTasks } from "@acp-gateway/react";
 import { isOpen, taskTone, taskWords } from "../model/tasks";
 import { strings } from "../strings";
 import { Ago } from "./Ago";
+import { Page } from "./Page";
 import { Verbatim } from "./Parts";
 import { ProblemNote } from "./ProblemNote";
 import { useProblem } from "./useProblem";
@@ -18,10 +19,6 @@ export function TasksPage({ client, menu }: { client: GatewayClient; menu: React
   const list = useTasks(client);
   const mayPrompt = useMay(client, "prompt");
   const [error, setError] = useProblem(list.tasks);
-
-  useEffect(() => {
-    document.title = strings.inbox.tasks;
-  }, []);
 
   async function cancel(task: string) {
     try {
@@ -34,30 +31,26 @@ export function TasksPage({ client, menu }: { client: GatewayClient; menu: React
   }
 
   return (
-    <div className="tasks">
-      <header className="bar">{menu}</header>
-      <div className="tasks-body">
-        <h1>{strings.inbox.tasks}</h1>
-        <p className="tasks-lead">
-          <Words text={strings.inbox.about}>
-            <a href="docs">{strings.inbox.api}</a>
-          </Words>
-        </p>
-        {error !== null && <ProblemNote error={error} />}
-        {list.error !== null && list.tasks === null && <ProblemNote error={list.error} />}
-        {list.tasks?.length === 0 && <p>{strings.inbox.noTasks}</p>}
-        <ul className="task-list">
-          {list.tasks?.map((task) => (
-            <TaskRow key={task.taskId} task={task} mayPrompt={mayPrompt} onCancel={() => void cancel(task.taskId)} />
-          ))}
-        </ul>
-        {list.more && (
-          <button className="button" type="button" onClick={list.loadMore}>
-            {strings.inbox.olderTasks}
-          </button>
-        )}
-      </div>
-    </div>
+    <Page title={strings.inbox.tasks} menu={menu}>
+      <p className="tasks-lead">
+        <Words text={strings.inbox.about}>
+          <a href="docs">{strings.inbox.api}</a>
+        </Words>
+      </p>
+      {error !== null && <ProblemNote error={error} />}
+      {list.error !== null && list.tasks === null && <ProblemNote error={list.error} />}
+      {list.tasks?.length === 0 && <p>{strings.inbox.noTasks}</p>}
+      <ul className="task-list">
+        {list.tasks?.map((task) => (
+          <TaskRow key={task.taskId} task={task} mayPrompt={mayPrompt} onCancel={() => void cancel(task.taskId)} />
+        ))}
+      </ul>
+      {list.more && (
+        <button className="button" type="button" onClick={list.loadMore}>
+          {strings.inbox.olderTasks}
+        </button>
+      )}
+    </Page>
   );
 }
 

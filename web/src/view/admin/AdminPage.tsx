@@ -1,12 +1,13 @@
 // The page for administrators: one section at a time, each with an address of its own.
 
-import { type ComponentType, type ReactNode, useEffect } from "react";
+import type { ComponentType, ReactNode } from "react";
 import type { GatewayClient } from "@acp-gateway/client";
 import { permits } from "../../model/rights";
 import { ADMIN_HREF, ADMIN_SECTIONS, type AdminSection } from "../../model/route";
 import { useAbout } from "../../model/useAbout";
 import { strings } from "../../strings";
 import { download } from "../download";
+import { Page } from "../Page";
 import { ProblemNote } from "../ProblemNote";
 import { useProblem } from "../useProblem";
 import { Words } from "../Words";
@@ -33,22 +34,15 @@ const SECTIONS: Record<AdminSection, ComponentType<{ client: GatewayClient }>> =
 
 export function AdminPage({ client, section, menu }: { client: GatewayClient; section: AdminSection; menu: ReactNode }) {
   const about = useAbout(client);
-  useEffect(() => {
-    document.title = strings.admin.title;
-  }, []);
   return (
-    <div className="tasks admin">
-      <header className="bar">{menu}</header>
-      <div className="tasks-body">
-        <h1>{strings.admin.title}</h1>
-        {about !== null && !permits(about, "admin") && (
-          <p>
-            <Words text={strings.key.mayNotManage} />
-          </p>
-        )}
-        {permits(about, "admin") && <Sections client={client} section={section} />}
-      </div>
-    </div>
+    <Page title={strings.admin.title} menu={menu} className="tasks admin">
+      {about !== null && !permits(about, "admin") && (
+        <p>
+          <Words text={strings.key.mayNotManage} />
+        </p>
+      )}
+      {permits(about, "admin") && <Sections client={client} section={section} />}
+    </Page>
   );
 }
 
