@@ -1,47 +1,59 @@
-# syntax=docker/dockerfile:1
-# Two images from one file:
+# Two images from one file, built with BuildKit (`DOCKER_BUILDKIT=1` for engines before 23):
 #
-#   docker build --target gateway -t acp-gateway .             the gateway and nothing else
+#   docker build --target gateway -t acp-gateway .             a static program on an empty base
 #   docker build --target gateway-node -t acp-gateway:node .   with Node, git and ripgrep, for agents that npx runs
+#
+# Both compile the program. A release does not compile it again: its context is a folder that contains the static program,
+#   docker build --target gateway -t acp-gateway --build-arg BINARY=prebuilt -f Dockerfile FOLDER
+#
+# The secret `ca` replaces the certificates during the compilation, for networks with an own certificate authority:
+#   --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt
 
-# The base images. Their tags can change, so a release build passes digests:
+# The base images. Their tags can change, so a reproducible build passes digests:
 #   --build-arg RUST_IMAGE=rust@sha256:... --build-arg NODE_IMAGE=node@sha256:... --build-arg DEBIAN_IMAGE=debian@sha256:...
 ARG NODE_IMAGE=node:22-bookworm-slim
 ARG RUST_IMAGE=rust:1.95.0-slim-bookworm
 ARG DEBIAN_IMAGE=debian:bookworm-slim
+# `source` or `prebuilt`.
+ARG BINARY=source
 
-# The page, built from source, so that the image does not depend on the committed web/dist.
-FROM ${NODE_IMAGE} AS web
-WORKDIR /web
-COPY web/package.json web/package-lock.json ./
-COPY web/packages/client/package.json packages/client/
-COPY web/packages/react/package.json packages/react/
-RUN npm ci --no-fund --no-audit
-COPY web ./
-RUN npm run build
-
-FROM ${RUST_IMAGE} AS rust
+FROM ${RUST_IMAGE} AS source
+RUN apt-get update && apt-get install -y --no-install-recommends musl-tools
 WORKDIR /src
 COPY . .
-COPY --from=web /web/dist web/dist
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --profile dist --locked --bin acp-gateway \
-    && install -D -m 0755 target/dist/acp-gateway /out/acp-gateway
+    --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
+    target="$(uname -m)-unknown-linux-musl" \
+    && rustup target add "$target" \
+    && cargo build --profile dist --locked --target "$target" --bin acp-gateway \
+    && cp "target/$target/dist/acp-gateway" /acp-gateway
 
+FROM scratch AS prebuilt
+COPY acp-gateway /acp-gateway
+
+FROM ${BINARY} AS binary
+
+# The files of the image `gateway`, which has no shell to create them.
+#
 # Agents run as the user of the gateway. A process can normally read the environment of other processes of its user, and the environment
 # of tini and of the gateway contains the container's secrets. The kernel denies this for a program that the user can execute but not
 # read. So root owns both programs, and their mode is 0711.
-FROM ${DEBIAN_IMAGE} AS gateway
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates tini \
-    && rm -rf /var/lib/apt/lists/* \
-    && chmod 0711 /usr/bin/tini \
-    && groupadd --gid 10001 gateway \
-    && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin gateway \
-    && install -d -m 0700 -o 10001 -g 10001 /data \
-    && install -d -m 0755 -o 10001 -g 10001 /workspaces
-COPY --from=rust --chmod=0711 /out/acp-gateway /usr/local/bin/acp-gateway
+FROM ${DEBIAN_IMAGE} AS files
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates tini
+COPY --from=binary /acp-gateway /acp-gateway
+RUN install -D -m 0711 /usr/bin/tini-static /files/usr/local/bin/tini \
+    && install -m 0711 /acp-gateway /files/usr/local/bin/acp-gateway \
+    && install -D -m 0644 /etc/ssl/certs/ca-certificates.crt /files/etc/ssl/certs/ca-certificates.crt \
+    && echo 'root:x:0:0:root:/:/sbin/nologin' > /files/etc/passwd \
+    && echo 'gateway:x:10001:10001::/data:/sbin/nologin' >> /files/etc/passwd \
+    && printf 'root:x:0:\ngateway:x:10001:\n' > /files/etc/group \
+    && install -d -m 1777 /files/tmp \
+    && install -d -m 0700 -o 10001 -g 10001 /files/data \
+    && install -d -m 0755 -o 10001 -g 10001 /files/workspaces
+
+FROM scratch AS gateway
+COPY --from=files /files /
 LABEL org.opencontainers.image.title="acp-gateway" \
     org.opencontainers.image.description="An HTTP and SSE gateway that exposes ACP agents to web apps" \
     org.opencontainers.image.licenses="Apache-2.0"
@@ -62,14 +74,13 @@ ENTRYPOINT ["tini", "-s", "--", "acp-gateway"]
 
 FROM ${NODE_IMAGE} AS gateway-node
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates git ripgrep tini \
-    && rm -rf /var/lib/apt/lists/* \
-    && chmod 0711 /usr/bin/tini \
+    && apt-get install -y --no-install-recommends ca-certificates git ripgrep \
+    && rm -rf /var/lib/apt/lists/* /var/log/* \
     && groupadd --gid 10001 gateway \
     && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin gateway \
     && install -d -m 0700 -o 10001 -g 10001 /data \
     && install -d -m 0755 -o 10001 -g 10001 /workspaces
-COPY --from=rust --chmod=0711 /out/acp-gateway /usr/local/bin/acp-gateway
+COPY --from=files /files/usr/local/bin /usr/local/bin
 LABEL org.opencontainers.image.title="acp-gateway" \
     org.opencontainers.image.description="An HTTP and SSE gateway that exposes ACP agents to web apps, with Node for npx agents" \
     org.opencontainers.image.licenses="Apache-2.0"

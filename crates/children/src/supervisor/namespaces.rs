@@ -5,7 +5,10 @@ use std::fs;
 use nix::sched::{CloneFlags, unshare};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
-use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
+use rustix::process::{
+    DumpableBehavior, Signal, getgid, getuid, set_dumpable_behavior,
+    set_parent_process_death_signal,
+};
 use rustix::thread::{
     CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
     set_no_new_privs,
@@ -45,6 +48,10 @@ pub(super) fn enter(confinement: &Confinement) -> Result<Mounts, SupervisorError
     if let Some(maps) = two_users {
         maps.write().map_err(SupervisorError::at("id maps"))?;
     } else {
+        // If the user may not read the executable, as in the container images, the process is not dumpable, and root owns
+        // its files in `/proc`. `exec::detach` reverts this.
+        set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(SupervisorError::at("dumpable"))?;
         // An unprivileged process may map a group only after it gave up `setgroups` (user_namespaces(7)).
         fs::write("/proc/self/setgroups", "deny").map_err(SupervisorError::at("setgroups"))?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1"))
