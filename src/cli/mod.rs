@@ -119,6 +119,11 @@ enum Command {
     Openapi,
     /// Print the completion script for a shell
     Completions { shell: clap_complete::Shell },
+    /// Write the manual pages to a folder
+    Man {
+        /// An existing folder
+        dir: PathBuf,
+    },
     /// Run the supervisor of an agent
     #[command(hide = true, disable_help_flag = true)]
     Supervisor {
@@ -186,6 +191,9 @@ pub fn main() -> ExitCode {
             output::write_line(document.trim_end()).map_err(Into::into)
         }
         Command::Completions { shell } => completions(shell),
+        Command::Man { dir } => clap_mangen::generate_to(command_line(), &dir).map_err(|error| {
+            format!("could not write manual pages to {}: {error}", dir.display()).into()
+        }),
         Command::DemoAgent { command: None } => return demo_agent::main(),
         Command::DemoAgent {
             command: Some(DemoCommand::SignIn),

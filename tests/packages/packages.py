@@ -1,0 +1,370 @@
+"""Installs the files of `scripts/release`, uses them, updates them and removes them.
+
+ACP_GATEWAY_TEST_ARTEFACTS is the folder of the files. The tests run as root: they boot Debian 12 with systemd, without Rust and Node,
+in namespaces that have no network except loopback (`boot`).
+"""
+
+import contextlib
+import functools
+import hashlib
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+import unittest
+import urllib.parse
+import urllib.request
+
+HERE = pathlib.Path(__file__).parent
+FILES = pathlib.Path(os.environ["ACP_GATEWAY_TEST_ARTEFACTS"]).absolute()
+VERSION = next(FILES.glob("acp-gateway_*_*.deb")).name.split("_")[1]
+DEB = FILES / f"acp-gateway_{VERSION}_amd64.deb"
+ARCHIVE = FILES / f"acp-gateway-{VERSION}-x86_64-unknown-linux-musl.tar.gz"
+ARM_ARCHIVE = FILES / f"acp-gateway-{VERSION}-aarch64-unknown-linux-musl.tar.gz"
+PACKAGES = "bash-completion,ca-certificates,curl,dbus,fish,man-db,procps,systemd,systemd-sysv,zsh"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEADLINE = 60
+# The first words of the answer of the demo agent.
+ANSWER = "You wrote “Hello”"
+
+
+def run(*command, **options):
+    """Runs a command and returns its output. The output of a command that fails is a part of the error."""
+    done = subprocess.run([str(word) for word in command], text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=600, **options)
+    if done.returncode:
+        raise AssertionError(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def until(condition):
+    """Waits until the condition holds, and returns its value."""
+    end = time.monotonic() + DEADLINE
+    while not (value := condition()):
+        assert time.monotonic() < end, "the condition did not become true"
+        time.sleep(0.1)
+    return value
+
+
+def base():
+    """The root folder of a fresh Debian 12, which later runs use again."""
+    folder = HERE / ".cache" / f"bookworm-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:16]}"
+    if not folder.exists():
+        new = folder.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", new)
+        run("chroot", new, "apt-get", "clean")
+        new.rename(folder)
+    return folder
+
+
+class System(contextlib.ExitStack):
+    """A booted Debian."""
+
+    def __init__(self):
+        super().__init__()
+        folder = self.enter_context(tempfile.TemporaryDirectory(prefix="acp-gateway-packages-"))
+        boot = subprocess.Popen(["unshare", "--mount", HERE / "boot", base(), folder], stdout=subprocess.PIPE, text=True)
+        self.callback(boot.stdout.close)
+        self.callback(boot.wait)
+        self.callback(boot.terminate)
+        self.init = boot.stdout.readline().strip()
+        self.root = pathlib.Path(f"/proc/{self.init}/root")
+        until(lambda: self.state() in {"running", "degraded"})
+        run("nsenter", f"--target={self.init}", "--net", "ip", "link", "set", "lo", "up")
+
+    def command(self, *words, user="root", host=False):
+        """A command in the system, or a program of the host in the network of the system."""
+        if host:
+            return ["nsenter", f"--target={self.init}", "--net", *words]
+        login = [] if user == "root" else ["runuser", "-u", user, "--"]
+        home = "/root" if user == "root" else f"/home/{user}"
+        return ["nsenter", "--all", f"--target={self.init}", *login, "env", "-i", f"PATH={PATH}", f"HOME={home}", *words]
+
+    def run(self, *words, user="root"):
+        return run(*self.command(*words, user=user))
+
+    def fails(self, *words, user="root"):
+        done = subprocess.run(self.command(*words, user=user), text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=DEADLINE)
+        assert done.returncode, f"{words} succeeded"
+        return done.stderr
+
+    def state(self):
+        done = subprocess.run(self.command("systemctl", "is-system-running"), text=True, capture_output=True)
+        return done.stdout.strip()
+
+    def start(self, *words, user="root", host=False):
+        """Starts a process that ends with the system."""
+        process = subprocess.Popen(self.command(*words, user=user, host=host), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.callback(process.stdout.close)
+        self.callback(process.wait)
+        self.callback(process.terminate)
+        return process
+
+    def request(self, url, key, body=None, prefer=None):
+        words = ["curl", "-sS", "--fail-with-body", "--max-time", str(DEADLINE), "-H", f"Authorization: Bearer {key}", url]
+        words += ["--json", json.dumps(body)] if body else []
+        words += ["-H", f"Prefer: {prefer}"] if prefer else []
+        return json.loads(self.run(*words))
+
+
+def request(url, key, body=None, prefer=None):
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    headers |= {"Prefer": prefer} if prefer else {}
+    data = json.dumps(body).encode() if body else None
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=DEADLINE) as response:
+        return json.load(response)
+
+
+def link_of(process):
+    """The link that a start prints."""
+    return re.fullmatch(r"(http://\S+)/#key=(\S+)", process.stdout.readline().strip()).groups()
+
+
+def prompt(send, url, key):
+    """Sends a prompt to the demo agent, and returns the id of the session."""
+    session = send(f"{url}/v1/sessions", key, {"agent": "demo"})["sessionId"]
+    turn = send(f"{url}/v1/sessions/{session}/prompts", key, {"prompt": "Hello"}, prefer="wait=30")
+    assert turn["status"] == "completed" and turn["text"].startswith(ANSWER), turn
+    return session
+
+
+def with_version(package, version, folder):
+    """The same Debian package with another version."""
+    run("dpkg-deb", "-R", package, folder / "package")
+    control = folder / "package/DEBIAN/control"
+    control.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", control.read_text()))
+    run("dpkg-deb", "-Zgzip", "-z1", "-b", folder / "package", folder / "other.deb")
+    shutil.rmtree(folder / "package")
+
+
+class Files(unittest.TestCase):
+    def test_checksums_cover_all_files(self):
+        lines = (FILES / "SHA256SUMS").read_text().splitlines()
+        run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=FILES)
+        self.assertEqual({line.split("  ")[1] for line in lines}, {file.name for file in FILES.iterdir()} - {"SHA256SUMS"})
+
+    def test_program_is_static_and_has_no_path_of_the_machine(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for archive in FILES.glob("acp-gateway-*-musl.tar.gz"):
+                run("tar", "-xzf", archive, "-C", folder, "--strip-components=1")
+                program = pathlib.Path(folder, "bin/acp-gateway").read_bytes()
+                self.assertNotIn(b"/lib/ld-", program)
+                for path in [str(pathlib.Path.home()), str(HERE.parents[1])]:
+                    self.assertNotRegex(program, re.escape(f"{path}/".encode()))
+
+    def test_clients_are_complete(self):
+        for name in ["client", "react"]:
+            with tarfile.open(FILES / f"acp-gateway-{name}-{VERSION}.tgz") as archive:
+                names = archive.getnames()
+                manifest = json.load(archive.extractfile("package/package.json"))
+            self.assertLessEqual({"package/LICENSE", "package/README.md", "package/dist/index.js", "package/dist/index.d.ts"}, set(names))
+            self.assertEqual((manifest["version"], manifest["license"]), (VERSION, "Apache-2.0"))
+            self.assertNotIn("private", manifest)
+            for targets in manifest["exports"].values():
+                for target in targets.values():
+                    self.assertIn(f"package/{target.removeprefix('./')}", names)
+
+
+class Debian(unittest.TestCase):
+    def test_service_answers_survives_an_update_and_is_removed(self):
+        with System() as system:
+            with_version(DEB, "0.0.1", system.root / "root")
+            shutil.copy(DEB, system.root / "root/new.deb")
+            system.run("dpkg", "-i", "/root/other.deb")
+            system.run("systemd-analyze", "verify", "--man=yes", "acp-gateway.service")
+            exposure = system.run("systemd-analyze", "security", "--no-pager", "acp-gateway.service")
+            self.assertLess(float(re.search(r"exposure level for acp-gateway\.service: ([0-9.]+)", exposure)[1]), 4)
+
+            url, key = self.link(system)
+            session = prompt(system.request, url, key)
+            # The sandbox of the service leaves the isolation of agents complete.
+            journal = system.run("journalctl", "--unit=acp-gateway", "--output=cat")
+            self.assertIn('"isolation":"namespaces"', journal)
+            self.assertRegex(journal, r'"control_groups":"used')
+            self.assertNotIn(key, journal)
+            system.run("systemctl", "reload", "acp-gateway")
+
+            system.run("dpkg", "-i", "/root/new.deb")
+            url, key = self.link(system)
+            sessions = system.request(f"{url}/v1/sessions", key)["sessions"]
+            self.assertEqual([each["sessionId"] for each in sessions], [session])
+            turns = system.request(f"{url}/v1/sessions/{session}/prompts", key)["prompts"]
+            self.assertEqual([turn["status"] for turn in turns], ["completed"])
+            prompt(system.request, url, key)
+
+            system.run("dpkg", "--remove", "acp-gateway")
+            self.assertTrue((system.root / "var/lib/acp-gateway/private/log.sqlite").exists())
+            # Beside the configuration and the data, the records of dpkg and systemd remain until `purge`.
+            kept = ("/etc/acp-gateway", "/var/lib/acp-gateway", "/var/lib/dpkg/", "/var/lib/systemd/", "/etc/systemd/system/")
+            self.assertEqual([path for path in self.left(system) if not path.startswith(kept)], [])
+            system.run("dpkg", "--purge", "acp-gateway")
+            self.assertEqual(self.left(system), [])
+
+    def left(self, system):
+        """The files of the package. `man` has a cache."""
+        return system.run("find", "/", "-xdev", "-name", "*acp-gateway*", "-not", "-path", "/var/cache/man/*").split()
+
+    def link(self, system):
+        """A link of the service, as its operator gets it."""
+        def link():
+            done = subprocess.run(system.command("acp-gateway", "link", user="acp-gateway"), text=True, capture_output=True)
+            return re.fullmatch(r"(http://\S+)/#key=(\S+)\n", done.stdout)
+        return until(link).groups()
+
+
+class Script(unittest.TestCase):
+    def test_script_installs_updates_and_removes(self):
+        with System() as system:
+            self.serve(system)
+            system.run("useradd", "--create-home", "alice")
+            url = "http://127.0.0.1:8000"
+            home = system.root / "home/alice"
+
+            (system.root / "srv" / ARCHIVE.name).write_bytes(b"another file")
+            self.assertIn("checksum", system.fails("sh", "-c", self.script(url), user="alice"))
+            self.assertFalse((home / ".local").exists())
+
+            shutil.copy(ARCHIVE, system.root / "srv")
+            for _ in ["install", "update"]:
+                system.run("sh", "-c", self.script(url), user="alice")
+                gateway = system.start("/home/alice/.local/bin/acp-gateway", "--print-link", user="alice")
+                link = link_of(gateway)
+                sessions = system.request(f"{link[0]}/v1/sessions", link[1])["sessions"]
+                known = [each["sessionId"] for each in sessions]
+                session = prompt(system.request, *link)
+                system.run("pkill", "--exact", "--full", "/home/alice/.local/bin/acp-gateway --print-link")
+                gateway.wait(DEADLINE)
+            self.assertEqual(len(known), 1)
+
+            self.complete(system)
+            self.read_pages(system)
+
+            system.run("sh", "-c", self.script(url, "-s -- --remove"), user="alice")
+            files = [path for path in home.rglob("*acp-gateway*") if path.is_file()]
+            self.assertEqual(files, [])
+            self.assertTrue((home / ".local/share/acp-gateway/private/log.sqlite").exists())
+            self.assertTrue(session)
+
+    def script(self, url, arguments=""):
+        return f"curl -fsS {url}/install.sh | ACP_GATEWAY_RELEASES={url} sh {arguments}"
+
+    def serve(self, system):
+        for file in [FILES / "install.sh", FILES / "SHA256SUMS"]:
+            shutil.copy(file, system.root / "srv")
+        system.start("python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", system.root / "srv", "8000", host=True)
+        until(lambda: subprocess.run(system.command("curl", "-fsS", "-o", "/dev/null", "http://127.0.0.1:8000"), stderr=subprocess.DEVNULL).returncode == 0)
+
+    def complete(self, system):
+        share = "/home/alice/.local/share"
+        bash = f"""source {share}/bash-completion/completions/acp-gateway
+            COMP_WORDS=(acp-gateway hea) COMP_CWORD=1
+            $(complete -p acp-gateway | sed 's/.* -F \\([^ ]*\\) .*/\\1/') acp-gateway hea acp-gateway
+            echo "${{COMPREPLY[0]}}" """
+        self.assertEqual(system.run("bash", "-c", bash), "healthcheck\n")
+        fish = f"source {share}/fish/vendor_completions.d/acp-gateway.fish; complete --do-complete 'acp-gateway hea'"
+        self.assertIn("healthcheck", system.run("fish", "-c", fish))
+        zsh = f"fpath=({share}/zsh/site-functions $fpath); autoload -Uz compinit; compinit -u -D; echo $_comps[acp-gateway]; autoload +X _acp-gateway"
+        self.assertEqual(system.run("zsh", "-f", "-c", zsh), "_acp-gateway\n")
+
+    def read_pages(self, system):
+        pages = sorted((system.root / "home/alice/.local/share/man/man1").iterdir())
+        self.assertGreater(len(pages), 20)
+        for page in pages:
+            path = f"/{page.relative_to(system.root)}"
+            done = subprocess.run(system.command("man", "--warnings", "--local-file", path), text=True, capture_output=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), path)
+            self.assertIn("NAME", done.stdout)
+
+
+def interrupt(process):
+    """Sends the signal that a terminal sends to the processes of a command."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+class Npm(unittest.TestCase):
+    def test_npx_starts_the_gateway(self):
+        with contextlib.ExitStack() as stack:
+            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acp-gateway-npm-")))
+            registry = self.registry(stack, folder / "registry")
+            environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "npm_config_registry": registry, "npm_config_cache": str(folder / "cache"),
+                           "npm_config_update_notifier": "false", "ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS": "true"}
+            command = ["npx", "--yes", "acp-gateway", "--print-link"]
+            gateway = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+            stack.callback(gateway.stdout.close)
+            stack.callback(gateway.wait)
+            stack.callback(interrupt, gateway)
+            url, key = link_of(gateway)
+            prompt(request, url, key)
+            interrupt(gateway)
+            # The gateway has closed the other end when it has ended.
+            self.assertEqual(gateway.stdout.read(), "")
+            with self.assertRaises(OSError):
+                request(f"{url}/v1", key)
+            self.assertTrue((folder / ".local/share/acp-gateway/private/log.sqlite").exists())
+
+    def registry(self, stack, folder):
+        """A registry with the packages of the release."""
+        folder.mkdir()
+        handler = functools.partial(Quiet, directory=folder)
+        server = stack.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        threading.Thread(target=server.serve_forever).start()
+        stack.callback(server.shutdown)
+        url = f"http://127.0.0.1:{server.server_port}"
+        for file in FILES.glob("*.tgz"):
+            with tarfile.open(file) as archive:
+                manifest = json.load(archive.extractfile("package/package.json"))
+            shutil.copy(file, folder)
+            manifest["dist"] = {"tarball": f"{url}/{file.name}", "shasum": hashlib.sha1(file.read_bytes()).hexdigest()}
+            document = {"name": manifest["name"], "dist-tags": {"latest": VERSION}, "versions": {VERSION: manifest}}
+            path = folder / manifest["name"]
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(document))
+        return url
+
+
+class Arm(unittest.TestCase):
+    def test_program_for_aarch64_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run("tar", "-xzf", ARM_ARCHIVE, "-C", folder, "--strip-components=1")
+            program = ["qemu-aarch64-static", f"{folder}/bin/acp-gateway"]
+            self.assertEqual(run(*program, "--version"), f"acp-gateway {VERSION}\n")
+            # Without support of the kernel, the program cannot start itself as a supervisor. So the test speaks to the demo agent.
+            agent = subprocess.Popen([*program, "demo-agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            answers = []
+            def call(method, params):
+                agent.stdin.write(json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}) + "\n")
+                agent.stdin.flush()
+                for line in agent.stdout:
+                    message = json.loads(line)
+                    if message.get("id") == method:
+                        return message["result"]
+                    answers.append(message.get("params", {}).get("update", {}).get("content", {}))
+            try:
+                call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+                session = call("session/new", {"cwd": folder, "mcpServers": []})["sessionId"]
+                call("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]})
+            finally:
+                agent.stdin.close()
+                agent.wait(DEADLINE)
+                agent.stdout.close()
+            text = "".join(content.get("text", "") for content in answers if isinstance(content, dict))
+            self.assertTrue(text.startswith(ANSWER), text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
