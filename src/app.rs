@@ -16,11 +16,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::auth::{CreateKeyError, KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{self, Config, DataDir};
-use crate::registry::Listing;
+use crate::registry::{Installations, Listing, Order, Permissions};
 use crate::server::{BindError, BoundListeners, ConnectionUse};
 use crate::stream::StreamWorkers;
 use crate::{server, surface};
@@ -110,6 +110,7 @@ pub struct Gateway {
     connection_use: ConnectionUse,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
+    installations: Installations,
     isolation: HostIsolation,
     /// Scrapes read them until the end of the gateway.
     _figures: Arc<Figures>,
@@ -204,13 +205,14 @@ async fn check_after_unclean_shutdown(
     Ok(())
 }
 
-/// Builds all modules and accepts connections. The caller has created and locked the data folder.
+/// Builds all modules and accepts connections. The caller has created and locked the data folder, and runs the orders of
+/// installations.
 pub async fn start(
     config: Config,
     listeners: BoundListeners,
     supervisors: Option<SupervisorLock>,
     shutdown: Shutdown,
-) -> Result<Gateway, StartError> {
+) -> Result<(Gateway, mpsc::Receiver<Order>), StartError> {
     let collector = Collector::new(&config).map_err(StartError::Collector)?;
     let ids = Ids::system_with(config.limits.clock.clone());
     let limits = Arc::new(config.limits.clone());
@@ -376,9 +378,16 @@ pub async fn start(
     });
     figures.register();
     let config = &reloader.config;
+    let is_personal = config.is_personal();
+    let permissions = Permissions {
+        registry: is_personal || config.registry_source.is_some(),
+        path: is_personal.then(|| children::trusted_path(&config.child_environment.path)),
+    };
+    let (installations, orders) = Installations::new(permissions, audit.clone());
     let router = surface::router(surface::AppState::new(surface::AppParts {
         sessions: sessions.clone(),
         registry: Listing::new(config.registry_source.as_deref(), config.proxies.clone()),
+        installations: installations.clone(),
         catalogue,
         policy,
         fleet,
@@ -421,7 +430,7 @@ pub async fn start(
         let _ = isolated.await;
         pool.start_maintenance();
     });
-    Ok(Gateway {
+    let gateway = Gateway {
         keys,
         sessions,
         store,
@@ -433,9 +442,11 @@ pub async fn start(
         connection_use,
         fatal,
         reloader,
+        installations,
         isolation,
         _figures: figures,
-    })
+    };
+    Ok((gateway, orders))
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended
@@ -530,7 +541,10 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
 impl Gateway {
     /// Creates the key of the link that a start prints. Blocks on the store.
     pub fn create_link_key(&self) -> Result<KeyText, CreateKeyError> {
-        let key = self.keys.create_start_link_key()?;
+        let config = self.config();
+        // The page of a new gateway adds its first agents.
+        let sets_up = config.is_personal() && config.offers_default_agents;
+        let key = self.keys.create_start_link_key(sets_up)?;
         let key_id = KeyHash::of(key.expose()).id().to_string();
         self.audit
             .append(ActorKind::Gateway, LinkPrinted { key_id });
@@ -543,6 +557,10 @@ impl Gateway {
 
     pub fn config(&self) -> &Config {
         &self.reloader.config
+    }
+
+    pub fn installations(&self) -> Installations {
+        self.installations.clone()
     }
 
     pub fn reloader(&self) -> Reloader {

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::config::{self, Config, Launch, Secret};
 use agents::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint, RemoteFolders};
 use base::types::{AgentName, OWN_PROGRAM, Tenant};
-use wire::acp::{KnownAgent, McpServer, McpTransport, NameValue};
+use wire::acp::{McpServer, McpTransport, NameValue};
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not create the agent home {}", .0.display())]
@@ -162,13 +162,9 @@ fn remote_spec(
 }
 
 fn known_agent(agent: &config::Agent) -> Option<agent::Known> {
-    let Launch::Command { command, args } = &agent.launch else {
-        return None;
-    };
-    let row = KnownAgent::find(command, args)?;
     Some(agent::Known {
-        row,
-        found: agent.discovered,
+        row: agent.known()?,
+        inherits: agent.inherited.is_some(),
     })
 }
 

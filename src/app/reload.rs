@@ -45,11 +45,11 @@ impl Reloader {
     /// Reads the whole configuration with `read`, and applies the parts that can change while the gateway
     /// runs.
     ///
-    /// On an error, this changes nothing and logs the error.
+    /// On an error, this changes nothing, and logs and returns the error.
     pub async fn reload<E: fmt::Display + Send + 'static>(
         &mut self,
         read: impl FnOnce() -> Result<Config, E> + Send + 'static,
-    ) {
+    ) -> Result<(), String> {
         let previous = self.config.clone();
         let built = self.shutdown.spawn_blocking(move || {
             let read = read().map_err(|error| error.to_string())?;
@@ -71,7 +71,8 @@ impl Reloader {
         let (config, catalogue, fixed_changes) = match built {
             Ok(built) => built,
             Err(error) => {
-                return tracing::error!(%error, "the configuration was not reloaded; the previous one stays in effect");
+                tracing::error!(%error, "the configuration was not reloaded; the previous one stays in effect");
+                return Err(error);
             }
         };
         for warning in &config.warnings {
@@ -85,6 +86,7 @@ impl Reloader {
             tracing::warn!(%keys, "some changed keys of the configuration take effect only at the next start");
         }
         self.apply(config, catalogue);
+        Ok(())
     }
 
     fn apply(&mut self, config: Config, catalogue: Catalogue) {

@@ -1,8 +1,9 @@
 //! `agent search|add|list|update|remove`: installs agents by their id in an ACP registry.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,15 +18,15 @@ use super::{lock, output};
 use crate::app;
 use crate::config::{self, AgentEntry, Config, ConfigFile, EntryFile, Environment, Flags};
 use crate::registry::{
-    Answer, DEFAULT_SOURCE, Entry, Index, Installed, Installer, Kind, Programs, Record, Request,
-    Source, installed, verify,
+    Added, Answer, DEFAULT_SOURCE, Entry, Index, Installed, Installer, Kind, Order, Programs,
+    Record, Request, Source, Step, installed, verify,
 };
 use agents::agent::AgentSettings;
 use base::shutdown::Shutdown;
 use base::types::text::strip_controls;
 use base::types::{AgentName, Ids, OWN_PROGRAM};
 use children::{ChildIsolation, ChildSpec, Spawner};
-use wire::acp::KnownAgent;
+use wire::acp::{ClientCapabilities, KnownAgent};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AgentCommand {
@@ -62,7 +63,7 @@ pub(super) enum AgentCommand {
     Remove { id: String },
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct RegistryFlags {
     /// The registry: an https URL, or a file [default: `registry.source`, or the registry of the ACP project]
     #[arg(long, value_name = "URL|FILE")]
@@ -72,7 +73,7 @@ pub(super) struct RegistryFlags {
     ca_file: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct InstallFlags {
     /// Install this kind of distribution [default: the first one of binary, npx, uvx]
     #[arg(long)]
@@ -121,14 +122,12 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags, json: bool) -> Result<(
             let (id, version) = agent
                 .split_once('@')
                 .map_or((&**agent, None), |(id, version)| (id, Some(version)));
-            let progress = Progress::new();
+            let source = ConfigSource::new(flags, environment);
             let outcome = runtime.block_on(async {
-                progress.begin(LOAD_STEP);
-                let index = load(registry, flags, &environment).await?;
-                let entry = index.find(id, version)?;
+                let (entry, installations) = prepare(id, version, &source, registry).await?;
                 let name = name.clone().map_or_else(|| id.parse(), Ok)?;
-                let installations = Installations::new(flags, &environment, registry, progress)?;
-                installations.add(&entry, name, install).await
+                let installation = installations.add(&entry, name, install).await?;
+                Ok::<_, Failure>(Outcome::Installed(installation.into()))
             })?;
             output::write_result(&outcome, json)
         }
@@ -137,12 +136,9 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags, json: bool) -> Result<(
             registry,
             install,
         } => {
-            let progress = Progress::new();
+            let source = ConfigSource::new(flags, environment);
             let outcome = runtime.block_on(async {
-                progress.begin(LOAD_STEP);
-                let index = load(registry, flags, &environment).await?;
-                let entry = index.find(id, None)?;
-                let installations = Installations::new(flags, &environment, registry, progress)?;
+                let (entry, installations) = prepare(id, None, &source, registry).await?;
                 installations.update(&entry, install).await
             })?;
             output::write_result(&outcome, json)
@@ -150,7 +146,88 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags, json: bool) -> Result<(
     }
 }
 
-const LOAD_STEP: &str = "reading the registry";
+async fn prepare(
+    id: &str,
+    version: Option<&str>,
+    source: &ConfigSource,
+    registry: &RegistryFlags,
+) -> Result<(Entry, Installations), Failure> {
+    let progress = Progress::new();
+    let show: Show = Rc::new(move |step| progress.show(step));
+    Installations::prepare(id, version, source, registry, show, Shutdown::new()).await
+}
+
+/// Adds the agent of an order over HTTP, as `add` does. Blocks on files, so it must not run on a worker of the gateway.
+pub(super) async fn add_ordered(
+    order: &Order,
+    source: &ConfigSource,
+    show: Show,
+    shutdown: Shutdown,
+) -> Result<Added, Failure> {
+    if let Some((known, command)) = order.found {
+        return add_found(known, command, &order.agent, source);
+    }
+    let (id, version) = (order.agent.as_str(), order.version.as_deref());
+    let registry = RegistryFlags::default();
+    let prepared = Installations::prepare(id, version, source, &registry, show, shutdown);
+    let (entry, installations) = prepared.await?;
+    let flags = InstallFlags::default();
+    let added = installations.add(&entry, order.agent.clone(), &flags);
+    let added = added.await?;
+    let known = known_agent(&added.command, &added.args);
+    let inherits = !installations.config.listen.is_exposed();
+    let received = known.filter(|_| inherits).map(|known| {
+        let variables = config::variables_of(known, &source.environment);
+        variables.map(|(name, _)| name.to_owned()).collect()
+    });
+    Ok(Added {
+        sign_in: added.sign_in,
+        key_variables: to_strings(&added.key_variables),
+        received_variables: received.unwrap_or_default(),
+        inherits: known.is_some() && inherits,
+        config_file: added.config_file.display().to_string(),
+    })
+}
+
+/// Writes the entry of an agent that is on PATH. It gets the home of the operator, as an agent that the gateway finds itself.
+fn add_found(
+    known: &'static KnownAgent,
+    command: &str,
+    name: &AgentName,
+    source: &ConfigSource,
+) -> Result<Added, Failure> {
+    let file = writable_file(source)?;
+    let config = source.load()?;
+    let mut entries = EntryFile::open(&file, agents_folder(&config)?)?;
+    entries.check_writable()?;
+    let variables = config::variables_of(known, &source.environment);
+    let variables: Vec<&str> = variables.map(|(name, _)| name).collect();
+    let entry = AgentEntry {
+        command: Path::new(command),
+        args: &to_strings(&known.args),
+        env: &BTreeMap::new(),
+        from_env: &variables,
+        home_user: true,
+        terminal_auth: known.login.is_some(),
+    };
+    entries.put(name, &entry)?;
+    entries.save()?;
+    Ok(Added {
+        sign_in: Vec::new(),
+        key_variables: to_strings(&known.suggested_variables),
+        received_variables: to_strings(&variables),
+        inherits: false,
+        config_file: file.display().to_string(),
+    })
+}
+
+fn to_strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn known_agent(command: &Path, args: &[String]) -> Option<&'static KnownAgent> {
+    KnownAgent::find(&command.to_string_lossy(), args)
+}
 
 fn source(
     registry: &RegistryFlags,
@@ -365,6 +442,10 @@ struct Installation {
     #[serde(flatten)]
     record: Record,
     folder: PathBuf,
+    #[serde(skip)]
+    command: PathBuf,
+    #[serde(skip)]
+    args: Vec<String>,
     /// The name and the version that the agent reports.
     agent: Option<String>,
     sign_in: Vec<String>,
@@ -425,29 +506,45 @@ impl Display for Installation {
     }
 }
 
+/// The configuration file for new entries, which is created if it does not exist.
+fn writable_file(source: &ConfigSource) -> Result<PathBuf, Failure> {
+    let file = config_file(&source.flags, &source.environment)?;
+    if !file.exists() {
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        EntryFile::open(&file, PathBuf::new())?.save()?;
+    }
+    Ok(file)
+}
+
+/// Shows the steps of an installation.
+type Show = Rc<dyn Fn(Step<'_>)>;
+
 struct Installations {
     file: PathBuf,
     config: Config,
     installer: Installer,
-    progress: Rc<Progress>,
+    show: Show,
 }
 
 impl Installations {
-    fn new(
-        flags: &Flags,
-        environment: &Environment,
+    /// Finds the agent in the registry. Only then the configuration file is created.
+    async fn prepare(
+        id: &str,
+        version: Option<&str>,
+        config: &ConfigSource,
         registry: &RegistryFlags,
-        progress: Progress,
-    ) -> Result<Self, Failure> {
-        let file = config_file(flags, environment)?;
-        if !file.exists() {
-            if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder)?;
-            }
-            EntryFile::open(&file, PathBuf::new())?.save()?;
-        }
-        let config = ConfigSource::new(flags, environment.clone()).load()?;
-        let shutdown = Shutdown::new();
+        show: Show,
+        shutdown: Shutdown,
+    ) -> Result<(Entry, Self), Failure> {
+        let flags = &config.flags;
+        let environment = &config.environment;
+        show(Step::Registry);
+        let index = load(registry, flags, environment).await?;
+        let entry = index.find(id, version)?;
+        let file = writable_file(config)?;
+        let config = config.load()?;
         let home = environment.home();
         let programs = Programs {
             spawner: Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), Arc::default()),
@@ -455,8 +552,7 @@ impl Installations {
             path: environment.search_path().to_owned(),
             home: home.unwrap_or_else(|| config.data.path().to_owned()),
         };
-        let progress = Rc::new(progress);
-        let shown = Rc::clone(&progress);
+        let shown = Rc::clone(&show);
         let installer = Installer {
             agents: agents_folder(&config)?,
             source: source(registry, flags, environment)?,
@@ -465,14 +561,15 @@ impl Installations {
             programs,
             ids: Ids::system(),
             shutdown,
-            progress: Box::new(move |step| shown.show(step)),
+            progress: Box::new(move |step| shown(step)),
         };
-        Ok(Self {
+        let installations = Self {
             file,
             config,
             installer,
-            progress,
-        })
+            show,
+        };
+        Ok((entry, installations))
     }
 
     async fn add(
@@ -480,7 +577,7 @@ impl Installations {
         entry: &Entry,
         name: AgentName,
         flags: &InstallFlags,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Installation, Failure> {
         let others = installed(&self.installer.agents)?;
         if let Some((_, record)) = others.iter().find(|(_, record)| record.id == entry.id) {
             let Record { id, version, .. } = record;
@@ -489,8 +586,7 @@ impl Installations {
             )
             .into());
         }
-        let installation = self.install(entry, flags.request(name)).await?;
-        Ok(Outcome::Installed(installation.into()))
+        self.install(entry, flags.request(name)).await
     }
 
     async fn update(&self, entry: &Entry, flags: &InstallFlags) -> Result<Outcome, Failure> {
@@ -520,17 +616,31 @@ impl Installations {
 
     async fn install(&self, entry: &Entry, request: Request) -> Result<Installation, Failure> {
         let open = || EntryFile::open(&self.file, self.installer.agents.join(&entry.id));
-        open()?.check(&request.name)?;
+        let entries = open()?;
+        entries.check(&request.name)?;
+        entries.check_writable()?;
         lock::create_layout(&self.config.data)?;
         let done = self.installer.install(entry, &request).await?;
+        // A person signs in at a terminal of the page. Other users of the gateway would sign in for everyone.
+        let known = known_agent(&done.command, &done.args);
+        let terminal_auth =
+            self.config.is_personal() && known.is_some_and(|known| known.login.is_some());
         let written = async {
-            let answer = self.verify(&done).await?;
+            let answer = self.verify(&done, terminal_auth).await?;
             // The file may have changed during the installation.
             let mut entries = open()?;
             let Installed {
                 command, args, env, ..
             } = &done;
-            entries.put(&request.name, &AgentEntry { command, args, env })?;
+            let entry = AgentEntry {
+                command,
+                args,
+                env,
+                from_env: &[],
+                home_user: false,
+                terminal_auth,
+            };
+            entries.put(&request.name, &entry)?;
             entries.save()?;
             Ok::<_, Failure>(answer)
         };
@@ -543,8 +653,8 @@ impl Installations {
         }
     }
 
-    async fn verify(&self, done: &Installed) -> Result<Answer, Failure> {
-        self.progress.begin("starting the agent");
+    async fn verify(&self, done: &Installed, terminal_auth: bool) -> Result<Answer, Failure> {
+        (self.show)(Step::Start);
         let work = private_folder(".start-", &self.installer.agents)?;
         let home = app::scratch_home(work.path())?;
         let programs = &self.installer.programs;
@@ -567,16 +677,22 @@ impl Installations {
         let isolation = app::command_isolation(&self.config, work.path())?;
         isolation.prepare(&self.installer.shutdown).await?;
         let spawner = programs.spawner.clone().with_isolation(isolation);
-        Ok(verify(&spawner, spec).await?)
+        let offer = ClientCapabilities {
+            terminal_auth,
+            ..ClientCapabilities::default()
+        };
+        Ok(verify(&spawner, spec, offer).await?)
     }
 
     fn installation(&self, done: Installed, answer: Answer) -> Installation {
-        let known = KnownAgent::find(&done.command.to_string_lossy(), &done.args);
+        let known = known_agent(&done.command, &done.args);
         let variables = known.map(|known| known.suggested_variables.clone());
         Installation {
             key_variables: variables.unwrap_or_default(),
             record: done.record,
             folder: done.folder,
+            command: done.command,
+            args: done.args,
             agent: answer.agent,
             sign_in: answer.sign_in,
             config_file: self.file.clone(),

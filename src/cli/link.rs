@@ -1,7 +1,7 @@
 //! A link: the URL of the gateway for a browser, with a key in its fragment. `link` prints one.
 //!
-//! The store has only hashes, so no key can be printed twice. Each link has a new key of the kind that a start
-//! creates: without the scope `admin`, and with an end if it is not used.
+//! The store has only hashes, so no key can be printed twice. Each link has a new key: without the scope `admin`, and with an
+//! end if it is not used.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

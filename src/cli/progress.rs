@@ -5,13 +5,11 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::registry::Step;
-use base::types::text::one_line;
 
 /// The time between two changes of the line.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The line fits into a terminal of 80 columns. A longer one would wrap, and could not be replaced.
 const MAX_COLUMNS: usize = 79;
-const MAX_NAME_CHARS: usize = 40;
 
 pub(super) struct Progress {
     is_terminal: bool,
@@ -34,24 +32,11 @@ impl Progress {
     }
 
     pub(super) fn show(&self, step: Step<'_>) {
-        match step {
-            Step::Download {
-                archive,
-                bytes,
-                total,
-            } => {
-                let step = format!("downloading {}", file_name(archive));
-                let total = total.map(|total| format!(" of {}", size(total)));
-                let amount = format!(": {}{}", size(bytes), total.unwrap_or_default());
-                self.write(&step, &amount);
-            }
-            Step::Unpack => self.write("unpacking", ""),
-            Step::Package { spec } => self.write(&format!("installing {}", one_line(spec)), ""),
-        }
-    }
-
-    pub(super) fn begin(&self, step: &str) {
-        self.write(step, "");
+        let amount = step.amount().map(|(bytes, total)| {
+            let total = total.map(|total| format!(" of {}", size(total)));
+            format!(": {}{}", size(bytes), total.unwrap_or_default())
+        });
+        self.write(&step.to_string(), &amount.unwrap_or_default());
     }
 
     /// Writes the line of a step. `amount` changes while the step runs, and is for terminals only.
@@ -90,13 +75,6 @@ impl Drop for Progress {
     }
 }
 
-/// The name of an archive, from its URL or path.
-fn file_name(archive: &str) -> String {
-    let path = archive.split(['?', '#']).next().unwrap_or_default();
-    let name = path.rsplit('/').next().unwrap_or_default();
-    one_line(name).chars().take(MAX_NAME_CHARS).collect()
-}
-
 fn size(bytes: u64) -> String {
     if bytes < 1 << 20 {
         return format!("{} KiB", bytes >> 10);
@@ -110,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_names_are_short() {
+    fn sizes_are_short() {
         for (bytes, text) in [
             (0, "0 KiB"),
             (1_048_575, "1023 KiB"),
@@ -120,11 +98,5 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
-        assert_eq!(
-            file_name("https://x.example/a/b.tar.gz?token=1#x"),
-            "b.tar.gz"
-        );
-        assert_eq!(file_name("../b\u{1b}[2J.zip"), "b.zip");
-        assert_eq!(file_name(&"a".repeat(99)).len(), MAX_NAME_CHARS);
     }
 }

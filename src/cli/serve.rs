@@ -4,25 +4,30 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::output::Failure;
 use super::source::ConfigSource;
 use super::startup::{Recorder, announce};
-use super::{backup, lock};
+use super::{agent, backup, lock};
 
 use crate::app::{self, Gateway, Reloader};
 use crate::config::{Config, DataDir, Environment, Flags, Listen, parse_duration};
+use crate::registry::{Installations, Order, Outcome, Step};
 use crate::server::{self, BoundListeners};
 use crate::stream::StreamWorkers;
 use base::shutdown::Shutdown;
 use base::telemetry::{self, ErrorChain};
 use base::types::Ids;
+use base::types::text::strip_controls;
 use children::SupervisorLock;
 
 const EXTRA_PORTS: u16 = 20;
@@ -88,7 +93,7 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
     }
     for (agent, found) in &config.agents {
         if let Some(variables) = found.inherited_variables() {
-            tracing::info!(%agent, variables, "an agent found on PATH receives variables of the gateway's environment");
+            tracing::info!(%agent, variables, "an agent receives variables of the gateway's environment");
         }
     }
     let recorder = if args.detached {
@@ -153,14 +158,25 @@ async fn serve(
     let reload = Arc::new(Notify::new());
     let run = async {
         let address = listeners.local_addr()?;
-        let gateway = app::start(config, listeners, supervisors, shutdown.clone()).await?;
-        let reloads = reload_on_request(
-            source,
+        let started = app::start(config, listeners, supervisors, shutdown.clone());
+        let (gateway, orders) = started.await?;
+        let (reloads, added) = mpsc::channel(1);
+        let reloading = reload_on_request(
+            source.clone(),
             Arc::clone(&reload),
+            added,
             gateway.reloader(),
             shutdown.clone(),
         );
-        shutdown.spawn(reloads);
+        shutdown.spawn(reloading);
+        let installing = install_on_order(
+            source,
+            gateway.installations(),
+            orders,
+            reloads,
+            shutdown.clone(),
+        );
+        shutdown.spawn(installing);
         announce(address, &gateway)?;
         Ok(gateway.wait_ended().await?)
     };
@@ -170,25 +186,111 @@ async fn serve(
     }
 }
 
+/// Waits for the reload that follows a new entry. The result is the reason of a failure.
+type Reloaded = oneshot::Sender<Result<(), String>>;
+
 async fn reload_on_request(
     source: ConfigSource,
     requested: Arc<Notify>,
+    mut added: mpsc::Receiver<Reloaded>,
     mut reloader: Reloader,
     shutdown: Shutdown,
 ) {
     loop {
-        tokio::select! {
+        let waits = tokio::select! {
             () = shutdown.drain_started() => return,
-            () = requested.notified() => {}
-        }
+            () = requested.notified() => None,
+            Some(waits) = added.recv() => Some(waits),
+        };
         let source = source.clone();
         let load = move || {
             source
                 .load()
                 .map_err(|error| ErrorChain(&*error).to_string())
         };
-        reloader.reload(load).await;
+        let outcome = reloader.reload(load).await;
+        if let Some(waits) = waits {
+            // The receiver is gone if the gateway stops.
+            let _ = waits.send(outcome);
+        }
     }
+}
+
+/// The time for all steps of an installation. Each step has its own limit too.
+const INSTALLATION_TIMEOUT: Duration = Duration::from_mins(30);
+const MAX_REASON_CHARS: usize = 4096;
+
+/// Adds the agents that administrators order over HTTP, one after the other.
+async fn install_on_order(
+    source: ConfigSource,
+    installations: Installations,
+    mut orders: mpsc::Receiver<Order>,
+    reloads: mpsc::Sender<Reloaded>,
+    shutdown: Shutdown,
+) {
+    loop {
+        let order = tokio::select! {
+            () = shutdown.drain_started() => return,
+            order = orders.recv() => order,
+        };
+        let Some(order) = order else { return };
+        let outcome = match add(&source, &installations, &order, &shutdown).await {
+            Some(Ok(added)) => Some(reload(&reloads).await.map(|()| added)),
+            outcome => outcome,
+        };
+        if let Some(Err(reason)) = &outcome {
+            tracing::warn!(agent = %order.agent, reason, "could not add an agent");
+        }
+        installations.end(order, outcome);
+    }
+}
+
+/// `None`: the gateway stops.
+async fn add(
+    source: &ConfigSource,
+    installations: &Installations,
+    order: &Order,
+    shutdown: &Shutdown,
+) -> Option<Outcome> {
+    let source = source.clone();
+    let installations = installations.clone();
+    let order = order.clone();
+    let stops = shutdown.clone();
+    // An installation writes, hashes and deletes many files, which would block a worker.
+    let work = move || {
+        let show = Rc::new(move |step: Step<'_>| installations.show(step));
+        let add = agent::add_ordered(&order, &source, show, stops.clone());
+        Handle::current().block_on(async {
+            tokio::select! {
+                () = stops.drain_started() => None,
+                added = timeout(INSTALLATION_TIMEOUT, add) => Some(added),
+            }
+        })
+    };
+    let added = shutdown.spawn_blocking(work).await;
+    let reason = match added {
+        Ok(None) => return None,
+        Ok(Some(Ok(Ok(added)))) => return Some(Ok(added)),
+        Ok(Some(Ok(Err(failure)))) => ErrorChain(&*failure).to_string(),
+        Ok(Some(Err(_))) => {
+            let minutes = INSTALLATION_TIMEOUT.as_secs() / 60;
+            format!("the installation did not end within {minutes} minutes")
+        }
+        Err(panic) => panic.to_string(),
+    };
+    let reason = strip_controls(&reason);
+    Some(Err(reason.chars().take(MAX_REASON_CHARS).collect()))
+}
+
+async fn reload(reloads: &mpsc::Sender<Reloaded>) -> Result<(), String> {
+    let (waits, reloaded) = oneshot::channel();
+    // The other task ends only when the gateway stops.
+    let _ = reloads.send(waits).await;
+    let reloaded = reloaded.await;
+    let reloaded = reloaded.unwrap_or_else(|_| Err("the gateway stops".to_owned()));
+    reloaded.map_err(|error| {
+        format!("the agent has an entry, but the configuration was not reloaded: {error}")
+    })
 }
 
 /// Binds the address, or the next free port of the default address.

@@ -32,8 +32,8 @@ pub(super) fn open_beside_gateway(flags: &Flags) -> Result<(Config, Option<DataL
 /// The environment of a process does not change, so a reload can change only secrets that come from a file.
 #[derive(Clone)]
 pub(super) struct ConfigSource {
-    flags: Flags,
-    environment: Environment,
+    pub(super) flags: Flags,
+    pub(super) environment: Environment,
 }
 
 impl ConfigSource {

@@ -1,6 +1,7 @@
 //! The entry of an agent: a program or a host that speaks ACP, with its environment and settings.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use http::Uri;
 use http::header::AUTHORIZATION;
@@ -29,6 +30,9 @@ pub struct Agent {
     pub launch: Launch,
     /// True for a known agent that was found on PATH and has no entry in a file.
     pub discovered: bool,
+    /// The variables that a known agent receives from the gateway's environment, because it was found on PATH or installed.
+    /// `None`: any other agent.
+    pub inherited: Option<Vec<&'static str>>,
     pub env: BTreeMap<String, Secret>,
     pub home: Home,
     pub settings: AgentSettings,
@@ -79,16 +83,50 @@ impl Agent {
         Self {
             launch,
             discovered: false,
+            inherited: None,
             env: BTreeMap::new(),
             home: Home::Private,
             settings,
         }
     }
 
-    /// The names of the variables that a discovered agent receives from the gateway's environment.
+    /// The names of the variables that the agent receives from the gateway's environment.
     pub fn inherited_variables(&self) -> Option<String> {
-        let names: Vec<&str> = self.env.keys().map(String::as_str).collect();
-        (self.discovered && !names.is_empty()).then(|| names.join(", "))
+        let names = self.inherited.as_ref()?;
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// The known agent that the command runs.
+    pub fn known(&self) -> Option<&'static KnownAgent> {
+        match &self.launch {
+            Launch::Command { command, args } => KnownAgent::find(command, args),
+            Launch::Demo | Launch::Remote(_) => None,
+        }
+    }
+
+    /// Whether the command is below the folder of installed agents.
+    pub(super) fn is_installed(&self, agents: &Path) -> bool {
+        match &self.launch {
+            Launch::Command { command, .. } => Path::new(command).starts_with(agents),
+            Launch::Demo | Launch::Remote(_) => false,
+        }
+    }
+
+    /// Adds the variables of the known agent that the gateway's environment has and the entry does not.
+    pub(super) fn inherit(&mut self, environment: &Environment) {
+        let Some(known) = self.known() else {
+            return;
+        };
+        let mut inherited = Vec::new();
+        for (name, value) in variables_of(known, environment) {
+            if !self.env.contains_key(name) {
+                let hidden = known.secrets.contains(&name);
+                let value = inherited_variable(name, value, hidden);
+                self.env.insert(name.to_owned(), value);
+                inherited.push(name);
+            }
+        }
+        self.inherited = Some(inherited);
     }
 }
 
@@ -529,20 +567,20 @@ fn discovered_agent(known: &KnownAgent, command: &str, environment: &Environment
     // no process starts ahead of a request.
     agent.home = Home::User;
     agent.settings.pool.min_idle = 0;
-    let secrets = known.secrets.iter().map(|name| (*name, true));
-    let settings = known.settings.iter().map(|name| (*name, false));
-    for (name, secret) in secrets.chain(settings) {
-        let value = environment
-            .get(name)
-            .and_then(|value| value.to_str())
-            .filter(|value| !value.is_empty());
-        if let Some(value) = value {
-            agent
-                .env
-                .insert(name.to_owned(), inherited_variable(name, value, secret));
-        }
-    }
+    agent.inherit(environment);
     agent
+}
+
+/// The variables of a known agent with a value in the environment.
+pub fn variables_of<'a>(
+    known: &'static KnownAgent,
+    environment: &'a Environment,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let names = known.secrets.iter().chain(&known.settings);
+    names.filter_map(|name| {
+        let value = environment.get(name)?.to_str()?;
+        (!value.is_empty()).then_some((*name, value))
+    })
 }
 
 /// Reads a variable of the gateway's environment. A URL with user information may contain a password and

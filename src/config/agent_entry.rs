@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
-use toml_edit::{DocumentMut, Item, Table, TomlError, value};
+use toml_edit::{DocumentMut, InlineTable, Item, Table, TomlError, value};
 
 use base::types::AgentName;
 
@@ -15,6 +15,12 @@ pub enum EntryError {
     Read { path: PathBuf, source: io::Error },
     #[error("could not write {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error(
+        "{} cannot be replaced by this user; write the entry there as its owner, or start the gateway with --config and a file \
+         that this user owns",
+        .path.display()
+    )]
+    ReadOnly { path: PathBuf, source: io::Error },
     #[error("{} is not valid TOML", .path.display())]
     Toml {
         path: PathBuf,
@@ -32,6 +38,12 @@ pub struct AgentEntry<'a> {
     pub command: &'a Path,
     pub args: &'a [String],
     pub env: &'a BTreeMap<String, String>,
+    /// The variables that the entry takes from the gateway's environment.
+    pub from_env: &'a [&'static str],
+    /// Whether the agent works in the home of the operator.
+    pub home_user: bool,
+    /// Whether a person may sign in to the agent at a terminal of the page.
+    pub terminal_auth: bool,
 }
 
 #[derive(Debug)]
@@ -65,6 +77,29 @@ impl EntryFile {
             document,
             installed,
         })
+    }
+
+    /// Fails if the file cannot be replaced. An installation takes long, so it finds this out first.
+    pub fn check_writable(&self) -> Result<(), EntryError> {
+        let path = self.target();
+        let folder = path.parent().unwrap_or(&path);
+        let tried = match std::fs::metadata(&path) {
+            // The replacement of a device would break the machine.
+            Ok(found) if !found.is_file() => Err(io::ErrorKind::InvalidInput.into()),
+            _ => NamedTempFile::new_in(folder),
+        };
+        match tried {
+            Ok(_) => Ok(()),
+            Err(source) => Err(EntryError::ReadOnly {
+                path: self.path.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// The file itself. A link stays a link.
+    fn target(&self) -> PathBuf {
+        std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
     }
 
     pub fn check(&self, name: &AgentName) -> Result<(), EntryError> {
@@ -112,14 +147,24 @@ impl EntryFile {
                 value(entry.args.iter().collect::<toml_edit::Array>()),
             );
         }
-        if !entry.env.is_empty() {
-            let env = table
-                .entry("env")
-                .or_insert(value(toml_edit::InlineTable::new()));
+        if entry.home_user {
+            table.insert("home", value("user"));
+        }
+        if entry.terminal_auth {
+            table.insert("terminal_auth", value(true));
+        }
+        if !entry.env.is_empty() || !entry.from_env.is_empty() {
+            let env = table.entry("env").or_insert(value(InlineTable::new()));
             let env = env.as_table_like_mut().ok_or_else(no_table)?;
             for (variable, text) in entry.env {
                 if !env.contains_key(variable) {
                     env.insert(variable, value(text));
+                }
+            }
+            for variable in entry.from_env {
+                if !env.contains_key(variable) {
+                    let source = InlineTable::from_iter([("from_env", *variable)]);
+                    env.insert(variable, value(source));
                 }
             }
         }
@@ -145,8 +190,7 @@ impl EntryFile {
 
     /// Replaces the file. It keeps its mode; a new file is private, because entries can have keys.
     pub fn save(&self) -> Result<(), EntryError> {
-        // A link stays a link.
-        let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let path = self.target();
         let save = || -> io::Result<()> {
             let mut file = NamedTempFile::new_in(path.parent().unwrap_or(&path))?;
             file.write_all(self.document.to_string().as_bytes())?;
@@ -189,6 +233,9 @@ mod tests {
             command: Path::new(command),
             args,
             env,
+            from_env: &[],
+            home_user: false,
+            terminal_auth: false,
         }
     }
 
@@ -218,6 +265,30 @@ mod tests {
         );
         assert!(file.remove(&name));
         assert_eq!(file.document.to_string(), ORIGINAL);
+    }
+
+    #[test]
+    fn entry_names_variables_and_the_home_of_the_operator() {
+        let mut file = open("");
+        let env = BTreeMap::new();
+        let entry = AgentEntry {
+            from_env: &["A_KEY"],
+            home_user: true,
+            terminal_auth: true,
+            ..entry("claude", &[], &env)
+        };
+        file.put(&"claude".parse().unwrap(), &entry).unwrap();
+        let written = "[agents.claude]\ncommand = \"claude\"\nhome = \"user\"\nterminal_auth = true\nenv = { A_KEY = { from_env = \"A_KEY\" } }\n";
+        assert_eq!(file.document.to_string(), written);
+    }
+
+    #[test]
+    fn device_is_not_replaced() {
+        let file = EntryFile::open(Path::new("/dev/null"), "/data".into()).unwrap();
+        assert!(matches!(
+            file.check_writable(),
+            Err(EntryError::ReadOnly { .. })
+        ));
     }
 
     #[test]

@@ -69,9 +69,7 @@ pub fn load(
         }
     }
     check_telemetry(&mut config);
-    if config.agents.is_empty() && config.invalid_agents.is_empty() {
-        config.agents = agent::default_agents(!config.listen.is_exposed(), on_path, environment);
-    }
+    add_unconfigured(&mut config, environment, on_path);
     root.finish().map_err(keys::suggest_section)?;
     config.admin_key = secret::read_admin_key(environment)?;
     config.child_environment = ChildEnvironment::from_environment(environment);
@@ -79,6 +77,33 @@ pub fn load(
     check_exposure(&mut config)?;
     check_collector(&mut config);
     Ok(config)
+}
+
+/// Adds the default agents, unless the operator has written an entry. An installation must not remove the agents that the
+/// gateway offered before.
+fn add_unconfigured(
+    config: &mut Config,
+    environment: &Environment,
+    on_path: &dyn Fn(&str) -> bool,
+) {
+    let is_local = !config.listen.is_exposed();
+    // The entries of installed agents have absolute paths.
+    let folder = std::path::absolute(config.data.agents());
+    let folder = folder.unwrap_or_else(|_| config.data.agents());
+    let mut has_own = !config.invalid_agents.is_empty();
+    for agent in config.agents.values_mut() {
+        let is_installed = agent.is_installed(&folder);
+        has_own |= !is_installed;
+        if is_installed && is_local {
+            agent.inherit(environment);
+        }
+    }
+    config.offers_default_agents = !has_own;
+    if !has_own {
+        let mut agents = agent::default_agents(is_local, on_path, environment);
+        agents.append(&mut config.agents);
+        config.agents = agents;
+    }
 }
 
 /// Reads the configuration of a command that runs next to a gateway: its address, data directory and limits.

@@ -17,7 +17,8 @@
 //!   from the machine.
 //! - `webhooks.allowed_hosts`, `webhooks.ca_file`: only the operator knows the hosts that webhooks may reach, and their
 //!   certificate authorities.
-//! - `registry.source`: the operator selects the source of programs that the gateway installs.
+//! - `registry.source`: the operator selects the source of programs that the gateway installs, and lets keys with the scope
+//!   `admin` install them.
 //! - `telemetry.otlp_endpoint`, `telemetry.otlp_headers`: only the operator knows the collector and its key.
 //! - `timeouts.tool_call_idle_timeout`: builds and tests of agents can run for a long time without output.
 //! - `server.max_body_memory_bytes`: the value depends on the memory of the machine.
@@ -35,7 +36,7 @@ use children::IsolationPolicy;
 use events::api::PublicUrl;
 use outgoing::{HostPattern, ProxyVariables};
 
-pub use agent::{Agent, Home, Launch, Remote};
+pub use agent::{Agent, Home, Launch, Remote, variables_of};
 pub use agent_entry::{AgentEntry, EntryError, EntryFile};
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::{ConfigError, Origin};
@@ -90,6 +91,8 @@ pub struct Config {
     pub registry_source: Option<String>,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
+    /// Whether the default agents are among them, because the operator has written no entry.
+    pub offers_default_agents: bool,
     /// The agents whose entries have an error. They are listed, but cannot be used.
     pub invalid_agents: BTreeSet<AgentName>,
     /// The MCP servers whose entries have an error. No session gets them.
@@ -132,6 +135,14 @@ pub struct WebhookSettings {
 }
 
 impl Config {
+    /// Whether the gateway is for its operator alone: only programs of this machine reach it, and no proxy makes it public.
+    pub fn is_personal(&self) -> bool {
+        !self.listen.is_exposed()
+            && self.public_url.is_none()
+            && self.allowed_hosts.is_empty()
+            && self.trusted_proxies.is_empty()
+    }
+
     /// Applies the parts of `next` that change at a reload, except limits. An entry that has an error in `next` keeps its
     /// previous version.
     pub fn replace_entries(&mut self, next: Self) {

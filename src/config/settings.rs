@@ -67,7 +67,7 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         ca_file: certificates => webhooks.ca_file, default "none", example "\"/etc/acp-gateway/ca.pem\"";
     }
     ["registry", local: true] {
-        /// The registry of `acp-gateway agent`, and of the list of installable agents on the page: an https URL or a file. Without it, the page has no such list.
+        /// The registry of `acp-gateway agent` and of installations over HTTP: an https URL or a file. Without it, a gateway with a public_url, allowed_hosts, trusted_proxies or an address that is not loopback installs nothing over HTTP.
         source: log_filter => registry_source,
             default "none; the command uses the registry of the ACP project",
             example "\"https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json\"";

@@ -209,12 +209,17 @@ impl SettingList<'_> {
     }
 
     fn add_agent(&mut self, agent: &Agent) {
-        if agent.discovered {
+        if agent.inherited.is_some() {
             let passed = agent
                 .inherited_variables()
                 .unwrap_or_else(|| "none".to_owned());
+            let source = if agent.discovered {
+                "Found on PATH. "
+            } else {
+                ""
+            };
             self.comment = Some(format!(
-                "Found on PATH. The agent receives these variables from the gateway's environment: {passed}"
+                "{source}The agent receives these variables from the gateway's environment: {passed}"
             ));
         }
         match &agent.launch {

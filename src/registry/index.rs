@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::source::{Source, SourceError};
-use outgoing::ProxyVariables;
-use outgoing::{AddressRule, Client, ClientOptions, TlsError};
+use super::source::{DEFAULT_SOURCE, Source, SourceError};
+use outgoing::{AddressRule, Client, ClientOptions, ProxyVariables, TlsError};
+use wire::acp::KnownAgent;
 
 /// The number of characters of an id and of a version, which name folders.
 const MAX_NAME: usize = 64;
@@ -183,6 +183,15 @@ impl Entry {
         kinds
     }
 
+    /// The known agent that this machine would install.
+    pub fn known(&self) -> Option<&'static KnownAgent> {
+        match self.choose(None).ok()? {
+            Chosen::Binary(binary) => KnownAgent::find(&binary.cmd, &binary.args),
+            Chosen::Npx(package) => KnownAgent::find("npx", &[package.spec]),
+            Chosen::Uvx(package) => KnownAgent::find("uvx", &[package.spec]),
+        }
+    }
+
     pub(super) fn choose(&self, kind: Option<Kind>) -> Result<Chosen, IndexError> {
         let Distribution { binary, npx, uvx } = &self.distribution;
         let mut kinds = self.kinds().into_iter();
@@ -217,13 +226,14 @@ pub enum ListingError {
     Tls(#[from] TlsError),
 }
 
-/// The registry of the configuration, for the page. Cheap to clone.
+/// The registry of the configuration or, for a request that names it, of the ACP project. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Listing(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    source: Option<Source>,
+    source: Source,
+    is_configured: bool,
     proxies: ProxyVariables,
     /// One request loads the registry, and the others wait for it.
     loaded: Mutex<Option<(Instant, Arc<[Entry]>)>>,
@@ -232,22 +242,25 @@ struct Inner {
 impl Listing {
     pub fn new(source: Option<&str>, proxies: ProxyVariables) -> Self {
         Self(Arc::new(Inner {
-            source: source.map(Source::parse),
+            source: Source::parse(source.unwrap_or(DEFAULT_SOURCE)),
+            is_configured: source.is_some(),
             proxies,
             loaded: Mutex::new(None),
         }))
     }
 
-    /// Whether the configuration names a registry.
+    /// Whether the configuration names the registry.
     pub fn is_configured(&self) -> bool {
-        self.0.source.is_some()
+        self.0.is_configured
     }
 
-    /// The valid entries of the registry. None without a registry.
+    pub fn source(&self) -> &Source {
+        &self.0.source
+    }
+
+    /// The valid entries of the registry.
     pub async fn entries(&self) -> Result<Arc<[Entry]>, ListingError> {
-        let Some(source) = &self.0.source else {
-            return Ok(Arc::default());
-        };
+        let source = &self.0.source;
         let mut loaded = self.0.loaded.lock().await;
         if let Some((at, entries)) = &*loaded
             && at.elapsed() < MAX_AGE
@@ -322,6 +335,7 @@ mod tests {
             serde_json::json!({ "plan9-mips": { "archive": "https://x/", "cmd": "a" } });
         let entry = index(&serde_json::json!([agent])).find("a", None).unwrap();
         assert_eq!(entry.kinds(), [Kind::Npx]);
+        assert_eq!(entry.known(), None);
         assert!(matches!(entry.choose(None), Ok(Chosen::Npx(_))));
         let error = entry.choose(Some(Kind::Binary)).unwrap_err().to_string();
         assert!(error.contains("binary (plan9-mips), npx"), "{error}");

@@ -1,6 +1,7 @@
 //! The steps of an installation, and the first start of the agent, which must answer `initialize`.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::index::{Binary, Chosen, Entry, IndexError, Kind, is_id, is_version};
 use super::package::{PackageError, PackageSpec, Programs};
 use super::source::{Source, SourceError};
 use base::shutdown::Shutdown;
+use base::types::text::one_line;
 use base::types::{AgentName, Ids, Timestamp};
 use children::{ChildSpec, PACKAGE_FILE, SpawnError, Spawner};
 use outgoing::Client;
@@ -68,6 +70,7 @@ pub struct Installed {
 /// A step that can take long. A download reports its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
+    Registry,
     Download {
         archive: &'a str,
         bytes: u64,
@@ -77,6 +80,38 @@ pub enum Step<'a> {
     Package {
         spec: &'a str,
     },
+    Start,
+}
+
+const MAX_NAME_CHARS: usize = 40;
+
+impl Step<'_> {
+    /// The bytes of a download so far, and in total.
+    pub fn amount(&self) -> Option<(u64, Option<u64>)> {
+        match *self {
+            Self::Download { bytes, total, .. } => Some((bytes, total)),
+            _ => None,
+        }
+    }
+}
+
+impl Display for Step<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Registry => f.write_str("reading the registry"),
+            Self::Download { archive, .. } => write!(f, "downloading {}", file_name(archive)),
+            Self::Unpack => f.write_str("unpacking"),
+            Self::Package { spec } => write!(f, "installing {}", one_line(spec)),
+            Self::Start => f.write_str("starting the agent"),
+        }
+    }
+}
+
+/// The name of an archive, from its URL or path.
+fn file_name(archive: &str) -> String {
+    let path = archive.split(['?', '#']).next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    one_line(name).chars().take(MAX_NAME_CHARS).collect()
 }
 
 #[derive(derive_more::Debug)]
@@ -320,10 +355,14 @@ pub struct Answer {
     pub sign_in: Vec<String>,
 }
 
-pub async fn verify(spawner: &Spawner, spec: ChildSpec) -> Result<Answer, VerifyError> {
+pub async fn verify(
+    spawner: &Spawner,
+    spec: ChildSpec,
+    offer: ClientCapabilities,
+) -> Result<Answer, VerifyError> {
     let mut child = spawner.spawn(spec).await?;
     let version = env!("CARGO_PKG_VERSION");
-    let params = initialize(AcpVersion::V1, version, ClientCapabilities::default());
+    let params = initialize(AcpVersion::V1, version, offer);
     let line = jsonrpc::request(0, method::INITIALIZE, &params);
     let stdout = child.take_stdout().expect("a new child has its stdout");
     // An agent that has ended does not read, and its stdout ends.
@@ -387,4 +426,19 @@ struct Info {
 #[derive(Debug, Deserialize)]
 struct Method {
     name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_archives_are_short() {
+        assert_eq!(
+            file_name("https://x.example/a/b.tar.gz?token=1#x"),
+            "b.tar.gz"
+        );
+        assert_eq!(file_name("../b\u{1b}[2J.zip"), "b.zip");
+        assert_eq!(file_name(&"a".repeat(99)).len(), MAX_NAME_CHARS);
+    }
 }

@@ -7,20 +7,24 @@
 //! The module must not know the configuration or sessions.
 //!
 //! Reading order: [`index`] (the file of a registry, and the registry for the page), [`source`] (its content, and archives),
-//! [`archive`], [`package`] (npm, Python and other programs), [`install`] (the steps, the record, and the first start).
+//! [`archive`], [`package`] (npm, Python and other programs), [`install`] (the steps, the record, and the first start),
+//! [`installations`] (the order of an administrator over HTTP).
 //!
 //! Rules of the design:
 //!
 //! - An entry names the installed program. With `npx`, `uvx` or a registry id in the entry, each start needs the
 //!   network, and the registry can change the code that runs.
-//! - HTTP clients cannot install an agent. With a route for installation, a key can run new code on the gateway's
-//!   machine.
-//! - The page lists a registry only if `registry.source` is set, because the operator configures each host that the
-//!   gateway contacts.
+//! - An installation runs new code on the gateway's machine. A key with the scope `admin` can order one only if the operator
+//!   configures `registry.source`, or if the gateway is for its operator alone ([`Config::is_personal`]).
+//! - The operator configures each host that the gateway contacts. Without `registry.source`, the gateway contacts the registry of
+//!   the ACP project only for a request that names it.
+//!
+//! [`Config::is_personal`]: crate::config::Config::is_personal
 
 mod archive;
 mod index;
 mod install;
+mod installations;
 mod package;
 mod source;
 
@@ -28,6 +32,9 @@ pub use self::index::{Entry, Index, IndexError, Kind, Listing, ListingError};
 pub use self::install::{
     Answer, InstallError, Installed, Installer, Record, Request, Step, VerifyError, installed,
     verify,
+};
+pub use self::installations::{
+    Added, FoundAgent, Installations, Order, Outcome, Permissions, Running,
 };
 pub use self::package::Programs;
 pub use self::source::{DEFAULT_SOURCE, Source, SourceError};

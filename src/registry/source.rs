@@ -61,6 +61,18 @@ impl Source {
         }
     }
 
+    /// The host of a URL, or the file. A URL can have a password.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Url(url) => {
+                let url: Option<Uri> = url.parse().ok();
+                let host = url.as_ref().and_then(Uri::host);
+                host.unwrap_or_default().to_owned()
+            }
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+
     pub fn uses_tls(&self) -> bool {
         matches!(self, Self::Url(url) if url.starts_with("https:"))
     }

@@ -1,6 +1,7 @@
 //! `agent add` and its neighbours: agents of a registry on this machine, run by a gateway afterwards.
 
 mod npm;
+mod over_http;
 mod packages;
 
 use std::fs;

@@ -174,7 +174,7 @@ async fn link_key_in_use_survives_any_number_of_crash_restarts() {
     let gateway = house.keys();
     let shutdown = Shutdown::new();
     let following = shutdown.spawn(gateway.clone().run(shutdown.clone()));
-    let link = gateway.create_start_link_key().unwrap();
+    let link = gateway.create_start_link_key(false).unwrap();
     let asked = gateway.create_link_key().unwrap();
     assert!(gateway.verify(link.expose()).is_some());
     // The first use is durable long before the next regular write.
@@ -194,7 +194,7 @@ async fn link_key_in_use_survives_any_number_of_crash_restarts() {
     following.abort();
     for _ in 0..250 {
         house.clock.advance(Duration::from_secs(1));
-        house.keys().create_start_link_key().unwrap();
+        house.keys().create_start_link_key(false).unwrap();
     }
     let keys = house.keys();
     assert!(keys.verify(link.expose()).is_some(), "the link in use");
@@ -232,7 +232,7 @@ fn full_link_keys_evict_only_unused_ones() {
     let error = create().err().expect("three links are in use");
     assert!(matches!(error, CreateKeyError::TooManyLinks(3)), "{error}");
     assert!(error.to_string().contains("key revoke"), "{error}");
-    for start in [keys.create_start_link_key().err(), create().err()] {
+    for start in [keys.create_start_link_key(false).err(), create().err()] {
         assert!(matches!(start, Some(CreateKeyError::TooManyLinks(3))));
     }
     // Keys of local programs have a bound of their own.

@@ -75,7 +75,7 @@ describe("with the demo agent", () => {
     assert.equal((await manifest.json()).start_url, "./");
     await page.getByText("Signed in as owner").click();
     const rights = page.getByRole("group", { name: "Rights of the key" }).getByRole("listitem");
-    assert.deepEqual(await rights.allTextContents(), ["Read sessions", "Send messages", "Answer requests of agents", "Read and change files"]);
+    assert.deepEqual(await rights.allTextContents(), ["Read sessions", "Send messages", "Answer requests of agents", "Read and change files", "Manage the gateway"]);
     const key = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
     assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie]), [[], ""]);
     assert.equal((await page.content()).includes(key), false);

@@ -38,13 +38,17 @@ impl Keys {
     /// If there are too many link keys, this removes the oldest ones that nobody has used. A key in use never ends for
     /// another one.
     pub fn create_link_key(&self) -> Result<KeyText, CreateKeyError> {
-        self.create_owner_key(false).map(|(text, _)| text)
+        let scopes = Scopes::from_iter(PERSONAL_SCOPES);
+        self.create_owner_key(false, scopes).map(|(text, _)| text)
     }
 
     /// Creates the key of the link that a start prints. It replaces an unused link of an earlier start, so
     /// that restarts do not accumulate keys. The store has only the hash of a key, so a start cannot print an earlier link again.
-    pub fn create_start_link_key(&self) -> Result<KeyText, CreateKeyError> {
-        let (text, new) = self.create_owner_key(true)?;
+    /// `sets_up`: the key also has the scope `admin`.
+    pub fn create_start_link_key(&self, sets_up: bool) -> Result<KeyText, CreateKeyError> {
+        let scopes = PERSONAL_SCOPES.into_iter();
+        let scopes = scopes.chain(sets_up.then_some(Scope::Admin)).collect();
+        let (text, new) = self.create_owner_key(true, scopes)?;
         let is_replaced = |entry: &Entry| {
             entry.key.printed_by_start && entry.last_used().is_none() && entry.key.id != new.id
         };
@@ -52,7 +56,11 @@ impl Keys {
         Ok(text)
     }
 
-    fn create_owner_key(&self, printed_by_start: bool) -> Result<(KeyText, Key), CreateKeyError> {
+    fn create_owner_key(
+        &self,
+        printed_by_start: bool,
+        scopes: Scopes,
+    ) -> Result<(KeyText, Key), CreateKeyError> {
         let max = self.0.limits.max_link_keys;
         let links = self.expiring_keys(OWNER_NAME);
         let surplus = (links.len() + 1).saturating_sub(max);
@@ -67,7 +75,7 @@ impl Keys {
         let new = NewKey {
             name: OWNER_NAME,
             tenant: Tenant::default(),
-            scopes: Scopes::from_iter(PERSONAL_SCOPES),
+            scopes,
             member_names: Vec::new(),
             limits: Vec::new(),
         };

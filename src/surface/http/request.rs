@@ -402,12 +402,18 @@ impl<G: Send + Sync, K: FromStr> FromRequestParts<G> for Page<K> {
 
     async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self> {
         let mut params = Params::from_request_parts(parts, state).await?;
-        let page = Self {
-            after: params.parsed("cursor", "the nextCursor of a previous page")?,
-            limit: params.limit(Self::MAX, Self::MAX)?,
-        };
+        let page = Self::read(&mut params)?;
         params.finish()?;
         Ok(page)
+    }
+}
+
+impl<K: FromStr> Page<K> {
+    pub(crate) fn read(params: &mut Params) -> Result<Self> {
+        Ok(Self {
+            after: params.parsed("cursor", "the nextCursor of a previous page")?,
+            limit: params.limit(Self::MAX, Self::MAX)?,
+        })
     }
 }
 

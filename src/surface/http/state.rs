@@ -13,7 +13,7 @@ use tracing::Span;
 use super::error::ApiError;
 use crate::auth::{Admission, Policy};
 use crate::config::Limits;
-use crate::registry::Listing;
+use crate::registry::{Installations, Listing};
 use crate::server::{BodyMemory, RateLimits, RequestContext, stream_response};
 use crate::stream::{
     Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams,
@@ -39,6 +39,7 @@ use wire::fleet::Fleet;
 pub struct AppParts {
     pub sessions: SessionDirectory,
     pub registry: Listing,
+    pub installations: Installations,
     pub catalogue: CurrentCatalogue,
     pub policy: Arc<Policy>,
     pub fleet: Fleet,

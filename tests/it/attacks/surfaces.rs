@@ -71,8 +71,7 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     }
     // The modules that open connections. Each gets its targets from the operator or from the user of the command. A key with
     // the scope `admin` names URLs of webhooks on hosts that the operator permits. A registry of the operator names archives,
-    // which only a command of the operator loads. The operator names
-    // the collector of telemetry.
+    // and a key with the scope `admin` selects one of its agents. The operator names the collector of telemetry.
     let opens_connections = |file: &PathBuf| {
         let source = source(file);
         let imports = source.split("use outgoing").skip(1);

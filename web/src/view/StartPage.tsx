@@ -11,6 +11,7 @@ import { keepFolder, lastFolder, recentFolders, sessionIn } from "../model/folde
 import { useMay } from "../model/rights";
 import { goTo, sessionHref } from "../model/route";
 import { mentioned } from "../model/suggest";
+import { useAbout } from "../model/useAbout";
 import { strings } from "../strings";
 import { AgentMenu } from "./AgentMenu";
 import { AttachButton } from "./AttachButton";
@@ -26,6 +27,7 @@ import { useProblem } from "./useProblem";
 import { useAttachments, useDroppedFiles } from "./useAttachments";
 import { WhenOpened } from "./WhenOpened";
 import { Where } from "./where";
+import { Words } from "./Words";
 
 interface Props {
   client: GatewayClient;
@@ -62,6 +64,8 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const [imports, setImports] = useState(false);
   const [error, setError] = useProblem(catalogue.agents);
   const attempt = useRef<Attempt | null>(null);
+  /** Whether the page began without an agent that has a model. The first added agent does not move the page. */
+  const setsUp = useRef<boolean | null>(null);
   const latestText = useRef(text);
   latestText.current = text;
   const attachments = useAttachments(null);
@@ -91,6 +95,12 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     setFolder(folder !== null && isLocal(chosen) && isLocal(name) ? folder : undefined);
     setSelection({});
     setError(null);
+  }
+
+  function addedNow(name: string) {
+    catalogue.refresh();
+    choose(name);
+    focusMessageIfFree();
   }
 
   async function start() {
@@ -130,7 +140,10 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   }
 
   if (!mayPrompt) return <MayNotStart menu={menu} sessions={sessions} />;
-  if (agents?.length === 0) return <NoAgent menu={menu} />;
+  if (agents !== null) setsUp.current ??= agents.every(({ name }) => name === "demo");
+  const first = setsUp.current ?? false;
+  const adding = agents && <AddingAgents client={client} agents={agents} first={first} onAdded={addedNow} />;
+  if (agents?.length === 0) return <NoAgent menu={menu}>{adding}</NoAgent>;
   return (
     <div className="start">
       <header className="bar">{menu}</header>
@@ -214,6 +227,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             </button>
           ))}
         </div>
+        {first && adding}
         {sessions !== null && (sessions.length > 0 || canImport) && (
           <RecentSessions sessions={sessions}>
             {chosen && canImport && (
@@ -224,7 +238,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
           </RecentSessions>
         )}
         {imports && chosen && <WhenOpened>{({ AgentSessions }) => <AgentSessions client={client} agent={chosen} onClose={() => setImports(false)} />}</WhenOpened>}
-        {mayAdmin && agents !== null && <WhenOpened>{({ InstallableAgents }) => <InstallableAgents client={client} configured={agents.map(({ name }) => name)} />}</WhenOpened>}
+        {!first && adding}
       </div>
     </div>
   );
@@ -270,14 +284,35 @@ function MayNotStart({ menu, sessions }: Pick<Props, "menu" | "sessions">) {
   );
 }
 
-function NoAgent({ menu }: { menu: ReactNode }) {
+function NoAgent({ menu, children }: { menu: ReactNode; children: ReactNode }) {
   return (
     <div className="start">
       <header className="bar">{menu}</header>
-      <div className="transcript-empty">
-        <h1 className="transcript-empty-title">{strings.start.noAgent}</h1>
+      <div className="start-form">
+        <h1>{strings.start.noAgent}</h1>
         <p>{strings.start.noAgentHint}</p>
+        {children}
       </div>
     </div>
+  );
+}
+
+interface AddingProps {
+  client: GatewayClient;
+  agents: Agent[];
+  first: boolean;
+  onAdded(agent: string): void;
+}
+
+function AddingAgents({ client, agents, first, onAdded }: AddingProps) {
+  const about = useAbout(client);
+  if (useMay(client, "admin")) {
+    return <WhenOpened>{({ AddAgents }) => <AddAgents client={client} names={agents.map(({ name }) => name)} first={first} onAdded={onAdded} />}</WhenOpened>;
+  }
+  if (!first || about === null) return null;
+  return (
+    <p className="installable-note">
+      <Words text={strings.agents.needsAdminLink} />
+    </p>
   );
 }

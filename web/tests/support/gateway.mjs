@@ -14,9 +14,11 @@ const STOP_MS = 15_000;
 const NO_CONFIG_FILE = { ACP_GATEWAY_CONFIG: "/dev/null" };
 
 export class Gateway {
-  static async start({ config } = {}) {
+  /** `env`: more variables, by a function of the folder. */
+  static async start({ config, env = () => ({}) } = {}) {
     const folder = await mkdtemp(path.join(tmpdir(), "acp-gateway-page-"));
     const gateway = new Gateway(folder);
+    gateway.env = await env(folder);
     if (config) {
       gateway.configFile = path.join(folder, "gateway.toml");
       await writeFile(gateway.configFile, config);
@@ -42,7 +44,7 @@ export class Gateway {
     if (this.configFile) args.push("--config", this.configFile);
     // Tests may run as root.
     const root = { ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS: "true" };
-    const env = { PATH: process.env.PATH, HOME: this.folder, ...NO_CONFIG_FILE, ...root };
+    const env = { PATH: process.env.PATH, HOME: this.folder, ...NO_CONFIG_FILE, ...root, ...this.env };
     this.child = spawn(path.resolve(binary), args, { stdio: ["ignore", "pipe", "pipe"], env });
     this.exited = once(this.child, "exit");
     createInterface({ input: this.child.stderr }).on("line", (line) => this.log.push(line));

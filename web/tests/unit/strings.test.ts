@@ -9,7 +9,7 @@ const files = Object.entries(SOURCES).filter(([path]) => !path.includes("/src/st
 const NAMES = new Set([
   ...["Alt", "Alt N", "Alt+N", "Alt+P", "AltGraph", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Control+K", "Ctrl", "Ctrl C"],
   ...["Ctrl K", "Dead", "Down", "Enter", "Esc", "Escape", "KeyP", "Process", "Shift", "Shift+Tab", "Tab", "Up"],
-  ...["acp-gateway", "acp-gateway agent add", "Content-Range", "Files", "Notification", "noopener noreferrer", "PRE", "TABLE", "TD", "IMG"],
+  ...["acp-gateway", "Content-Range", "Files", "Notification", "noopener noreferrer", "PRE", "TABLE", "TD", "IMG"],
 ]);
 /** Texts for programs: errors that no person can cause, queries, HTML, and an answer to an agent. */
 const TECHNICAL = new Set(["index.html has no place for the page", "input, select, textarea", ".popover-box, dialog, .requests", ".transcript, .requests", "(pointer: coarse)", '<a href="', '<img src="', "A person refused it."]);

@@ -301,7 +301,7 @@ fn variable(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    let location = if known.found {
+    let location = if known.inherits {
         "in the environment of the gateway and restart it"
     } else {
         &entry
@@ -343,7 +343,10 @@ mod next_step_tests {
 
     fn sentence(command: &str, found: bool, env: &[&str], methods: &str) -> String {
         let name = "x".parse().unwrap();
-        let known = KnownAgent::find(command, &[]).map(|row| Known { row, found });
+        let known = KnownAgent::find(command, &[]).map(|row| Known {
+            row,
+            inherits: found,
+        });
         let env = env
             .iter()
             .map(|name| ((*name).into(), "value".into()))

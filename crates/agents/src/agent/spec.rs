@@ -143,8 +143,8 @@ impl AgentSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     pub row: &'static KnownAgent,
-    /// The agent was found on PATH, not in a configuration file.
-    pub found: bool,
+    /// The agent receives the variables of its row from the gateway's environment.
+    pub inherits: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

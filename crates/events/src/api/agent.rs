@@ -87,17 +87,19 @@ pub struct AgentList {
     pub next_cursor: Option<String>,
 }
 
-/// An agent of the registry, which the operator can install.
+/// An agent of the registry.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstallableAgent {
-    /// The id for `acp-gateway agent add`.
+    /// The id for an installation.
     pub id: String,
     pub name: String,
     pub version: String,
     pub description: String,
     /// The distributions for this machine: `binary`, `npx` or `uvx`. Empty if there is none.
     pub kinds: Vec<String>,
+    /// The variables of which one can contain the key of the agent. Empty if the gateway does not know the agent.
+    pub key_variables: Vec<String>,
 }
 
 /// The agents of the registry.
@@ -110,6 +112,105 @@ pub struct InstallableAgentList {
     /// The `cursor` of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
+}
+
+/// What this gateway can add to its configuration, and the latest installation.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstallationState {
+    /// Null if the configuration names no registry and does not permit the default one.
+    #[schema(required)]
+    pub registry: Option<RegistryInfo>,
+    /// The known agents whose command is on PATH and that have no entry. Empty if the gateway has more users than its operator.
+    pub on_path: Vec<AgentOnPath>,
+    /// The installation that runs, or the last one since the start of the gateway.
+    #[schema(required)]
+    pub installation: Option<Installation>,
+}
+
+/// The registry of installations.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegistryInfo {
+    /// The host of the registry, or its file.
+    pub source: String,
+    /// Whether `registry.source` names it. Otherwise it is the registry of the ACP project.
+    pub configured: bool,
+}
+
+/// A known agent whose command is on PATH.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentOnPath {
+    /// The name of the known agent, which becomes that of its entry.
+    pub name: AgentName,
+    /// The program.
+    pub command: String,
+    /// The variables of which one can contain the key of the agent.
+    pub key_variables: Vec<String>,
+}
+
+/// A request to add an agent to the configuration.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewInstallation {
+    /// The id in the registry, or the name of an agent on PATH.
+    pub agent: AgentName,
+    pub from: InstallationSource,
+    /// The version that the registry must have. Required for the registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InstallationSource {
+    /// The gateway downloads the agent, and starts it once.
+    Registry,
+    /// The gateway writes an entry for a command on PATH.
+    Path,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InstallationStatus {
+    Running,
+    /// The agent is in the catalogue.
+    Succeeded,
+    /// `detail` has the reason.
+    Failed,
+}
+
+/// An agent that is being added to the configuration.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Installation {
+    pub agent: AgentName,
+    pub from: InstallationSource,
+    pub status: InstallationStatus,
+    /// The current or the last step, such as `downloading agent.tar.gz`. Null before the first one.
+    #[schema(required)]
+    pub step: Option<String>,
+    /// The bytes of the download so far. Null in other steps.
+    #[schema(required)]
+    pub bytes: Option<u64>,
+    /// The size of the download, if the server reports it.
+    #[schema(required)]
+    pub total_bytes: Option<u64>,
+    /// The reason of a failure, with the next step.
+    #[schema(required)]
+    pub detail: Option<String>,
+    /// The names of the sign-in methods that the agent offers.
+    pub sign_in: Vec<String>,
+    /// The variables of which one can contain the key of the agent.
+    pub key_variables: Vec<String>,
+    /// The variables of the gateway's environment that the agent receives.
+    pub received_variables: Vec<String>,
+    /// Whether the agent receives a key variable that the gateway's environment gets later. Otherwise its entry must have it.
+    pub inherits: bool,
+    /// The file with the new entry.
+    #[schema(required)]
+    pub config_file: Option<String>,
 }
 
 /// A process of an agent, or a connection to a remote agent.

@@ -92,6 +92,8 @@ codes! {
     IdempotencyInFlight = "idempotency_in_flight", 409, true, "The first request is still in flight";
     /// An earlier request used this `Idempotency-Key` with another body.
     IdempotencyMismatch = "idempotency_mismatch", 422, false, "The Idempotency-Key belongs to another body";
+    /// The gateway adds another agent. Retry at the end of this installation.
+    InstallationRunning = "installation_running", 409, true, "An installation is running";
     /// A bug or a damaged store. The gateway's log contains the details under the request id.
     Internal = "internal", 500, false, "Internal error";
     /// The gateway restarted or failed during the turn. Occurs only in events.

@@ -11,8 +11,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::event_ref::EventRef;
 use super::table::{TYPES, event_schema, schema_name};
-use crate::api::Resolution;
 use crate::api::schema::union;
+use crate::api::{InstallationSource, Resolution};
 use base::types::{
     AgentName, Author, EventId, Isolation, Mechanism, PromptId, RequestId, Scopes, SessionId,
     Timestamp,
@@ -106,14 +106,14 @@ pub struct AuditedKey {
     pub scopes: Scopes,
 }
 
-/// The result of a sign-in to an agent.
+/// The result of a sign-in to an agent, or of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum SignInOutcome {
+pub enum AttemptOutcome {
     Succeeded,
-    /// The agent rejected the sign-in, or its command failed.
+    /// For a sign-in: the agent rejected it, or its command failed.
     Failed,
-    /// The client disconnected, the time limit expired, or the gateway stopped.
+    /// The gateway stopped. For a sign-in also: the client disconnected, or the time limit expired.
     Aborted,
 }
 
@@ -257,11 +257,26 @@ audit_events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         method_id: Option<String>,
-        outcome: SignInOutcome,
+        outcome: AttemptOutcome,
     }
     /// The gateway signed out of an agent.
     SignedOut = "sign_in.signed_out" {
         agent: AgentName,
+    }
+    /// The gateway began to add an agent to its configuration.
+    InstallationStarted = "installation.started" {
+        agent: AgentName,
+        #[serde(rename = "from")]
+        source: InstallationSource,
+        /// The version in the registry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        version: Option<String>,
+    }
+    /// It ended. After `succeeded`, the configuration file has an entry for the agent.
+    InstallationEnded = "installation.ended" {
+        agent: AgentName,
+        outcome: AttemptOutcome,
     }
     /// A webhook was created, which sends events to another host.
     WebhookCreated = "webhook.created" {

@@ -13,7 +13,7 @@ use crate::store::{RecordState, Table};
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{AgentName, Author, Ids, SessionId, Tenant};
 use events::event::{
-    ActorKind, AuditActor, AuditEntry, AuditEvent, AuditPruned, SignInEnded, SignInOutcome,
+    ActorKind, AttemptOutcome, AuditActor, AuditEntry, AuditEvent, AuditPruned, SignInEnded,
     SignInStarted,
 };
 
@@ -257,7 +257,7 @@ pub struct SignInRecord {
     actor: AuditActor,
     agent: AgentName,
     method_id: Option<String>,
-    outcome: SignInOutcome,
+    outcome: AttemptOutcome,
 }
 
 impl SignInRecord {
@@ -278,15 +278,15 @@ impl SignInRecord {
             actor,
             agent,
             method_id,
-            outcome: SignInOutcome::Aborted,
+            outcome: AttemptOutcome::Aborted,
         }
     }
 
     pub fn end(mut self, succeeded: bool) {
         self.outcome = if succeeded {
-            SignInOutcome::Succeeded
+            AttemptOutcome::Succeeded
         } else {
-            SignInOutcome::Failed
+            AttemptOutcome::Failed
         };
     }
 }

@@ -109,9 +109,9 @@ impl KnownAgent {
     /// package.
     fn has_package(&self, arg: &str) -> bool {
         self.packages.iter().any(|package| {
-            let versioned = arg
-                .strip_prefix(package)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('@'));
+            let versioned = arg.strip_prefix(package).is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with('@') || rest.starts_with("==")
+            });
             versioned || arg.contains(&format!("/{package}/"))
         })
     }
@@ -184,6 +184,7 @@ mod tests {
             of("uvx", &["--from", "mistral-vibe@1.2", "vibe-acp"]),
             Some("vibe")
         );
+        assert_eq!(of("uvx", &["mistral-vibe==1.2"]), Some("vibe"));
         assert_eq!(
             of(
                 "node",

@@ -5,9 +5,9 @@ use std::env::consts::{ARCH, OS};
 use axum::Json;
 use serde::Serialize;
 
-use super::Routes;
 use super::agents::agent_info;
 use super::gateway::check_ready;
+use super::operations::Routes;
 use crate::surface::http::{ApiError, ApiRequest, AppState, CanAdmin, Page, Result};
 use agents::agent::AgentSpec;
 use agents::pool::LastFailure;

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::Routes;
-use crate::registry::{Entry, ListingError};
+use super::operations::Routes;
+use crate::registry::{Entry, ListingError, Running};
 use crate::server::ConnectionPermit;
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanAdmin, CanRead, JsonBody, Page, Params, Result,
@@ -29,16 +29,17 @@ use base::telemetry::ErrorChain;
 use base::types::{AgentName, Principal};
 use children::PtySize;
 use events::api::{
-    Agent, AgentAuth, AgentAvailability, AgentList, AgentProcess, AgentProcessList,
+    Agent, AgentAuth, AgentAvailability, AgentList, AgentOnPath, AgentProcess, AgentProcessList,
     AgentSessionList, AgentStatus, ApiKey, CurrentTask, InstallableAgent, InstallableAgentList,
-    PoolFigures, ProblemCode, PublicPath, RpcCall, RpcResult, SignIn, SignInTerminal,
+    Installation, InstallationSource, InstallationState, NewInstallation, PoolFigures, ProblemCode,
+    PublicPath, RegistryInfo, RpcCall, RpcResult, SignIn, SignInTerminal,
 };
 use events::event::SignedOut;
 use log::audit::SignInRecord;
 use sessions::session::InputError;
 use wire::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
 use wire::acp::known_agents::api_key_format;
-use wire::acp::{InitializeResult, null_to_empty, to_one_line, with_trace};
+use wire::acp::{InitializeResult, KnownAgent, null_to_empty, to_one_line, with_trace};
 use wire::fleet::{MemberState, MemberStatus};
 
 pub(super) fn routes() -> Routes {
@@ -49,6 +50,8 @@ pub(super) fn routes() -> Routes {
         list_agent_processes,
         call_agent,
         list_installable_agents,
+        get_installation,
+        install_agent,
         get_auth,
         sign_in,
         sign_out,
@@ -258,35 +261,137 @@ fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
     }
 }
 
-/// Lists the agents of the registry, which the operator can install with `acp-gateway agent add`.
+/// Lists the agents of the registry.
 ///
-/// The gateway keeps the list for 10 minutes. Without `registry.source` it is empty.
+/// The gateway keeps the list for 10 minutes. Without `registry.source` it is empty, unless `default=true` permits the gateway to
+/// load the registry of the ACP project.
 #[utoipa::path(get, path = "/v1/registry", responses(
     (status = 200, body = InstallableAgentList, description = "A page of the agents of the registry."),
 ))]
 async fn list_installable_agents(
-    request: ApiRequest<CanAdmin, (), Page<String>>,
+    mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<InstallableAgentList>> {
+    let params = &mut request.params;
+    let default: Option<bool> = params.parsed("default", "true or false")?;
+    let page = Page::<String>::read(params)?;
+    params.finish()?;
     let registry = &request.app.registry;
+    let is_wanted = registry.is_configured() || default == Some(true);
     let unavailable = |error: ListingError| {
         let detail = ErrorChain(&error).to_string();
         ApiError::new(ProblemCode::RegistryUnavailable, detail)
     };
-    let entries = registry.entries().await.map_err(unavailable)?;
+    let entries = if is_wanted && request.app.installations.permits_registry() {
+        registry.entries().await.map_err(unavailable)?
+    } else {
+        Arc::default()
+    };
     let shown = |entry: &Entry| InstallableAgent {
         id: entry.id.clone(),
         name: entry.name.clone(),
         version: entry.version.clone(),
         description: entry.description.clone(),
         kinds: entry.kinds().iter().map(ToString::to_string).collect(),
+        key_variables: key_variables(entry.known()),
     };
     let agents = entries.iter().map(shown).collect();
-    let (agents, next_cursor) = request.params.select(agents, |agent| agent.id.clone());
+    let (agents, next_cursor) = page.select(agents, |agent| agent.id.clone());
     Ok(Json(InstallableAgentList {
         configured: registry.is_configured(),
         agents,
         next_cursor,
     }))
+}
+
+fn key_variables(known: Option<&KnownAgent>) -> Vec<String> {
+    let names = known.iter().flat_map(|known| &known.suggested_variables);
+    names.map(|name| (*name).to_owned()).collect()
+}
+
+/// Gets the agents that the gateway can add without a download, and the latest installation.
+///
+/// Poll it while `installation.status` is `running`.
+#[utoipa::path(get, path = "/v1/installation", responses(
+    (status = 200, body = InstallationState, description = "What can be added, and the latest installation."),
+))]
+async fn get_installation(request: ApiRequest<CanAdmin>) -> Json<InstallationState> {
+    let app = &request.app;
+    let registry = app.installations.permits_registry().then(|| RegistryInfo {
+        source: app.registry.source().place(),
+        configured: app.registry.is_configured(),
+    });
+    let catalogue = app.catalogue.load();
+    let has_entry = |known: &KnownAgent| {
+        let is_same = |spec: &Arc<AgentSpec>| {
+            spec.name.as_str() == known.name || spec.known.is_some_and(|spec| spec.row == known)
+        };
+        catalogue.agents().any(is_same)
+    };
+    let found = app.installations.on_path().into_iter();
+    let on_path = found.filter(|(known, _)| !has_entry(known));
+    let on_path = on_path.filter_map(|(known, command)| {
+        Some(AgentOnPath {
+            name: known.name.parse().ok()?,
+            command: command.to_owned(),
+            key_variables: key_variables(Some(known)),
+        })
+    });
+    Json(InstallationState {
+        registry,
+        on_path: on_path.collect(),
+        installation: app.installations.latest(),
+    })
+}
+
+/// Adds an agent to the configuration of the gateway.
+///
+/// An agent of the registry is downloaded, checked and started once, as with `acp-gateway agent add`. The gateway then writes its
+/// entry into the configuration file and reads it. One installation runs at a time.
+#[utoipa::path(post, path = "/v1/installation", request_body = NewInstallation, responses(
+    (status = 202, body = Installation, description = "The installation runs."),
+))]
+async fn install_agent(
+    request: ApiRequest<CanAdmin>,
+    body: JsonBody<NewInstallation>,
+) -> Result<Response> {
+    let app = &request.app;
+    let NewInstallation {
+        agent,
+        from,
+        version,
+    } = body.value;
+    let found = match from {
+        InstallationSource::Path => {
+            let mut found = app.installations.on_path().into_iter();
+            let found = found.find(|(known, _)| known.name == agent.as_str());
+            let unknown = || ApiError::invalid("/agent", "no such known agent is on PATH");
+            Some(found.ok_or_else(unknown)?)
+        }
+        InstallationSource::Registry if !app.installations.permits_registry() => {
+            let detail = "other users can reach this gateway, so it installs agents only from a registry of its operator: set \
+                          registry.source, or run `acp-gateway agent add`";
+            return Err(ApiError::new(ProblemCode::Forbidden, detail));
+        }
+        InstallationSource::Registry if version.is_none() => {
+            return Err(ApiError::invalid(
+                "/version",
+                "the registry needs a version",
+            ));
+        }
+        InstallationSource::Registry => None,
+    };
+    if app.catalogue.agent(&agent).is_some() {
+        let detail = "the gateway has an agent with this name";
+        return Err(ApiError::invalid("/agent", detail));
+    }
+    let author = request.by.author();
+    let ordered = app.installations.order(&author, agent, version, found);
+    let running =
+        |error: Running| ApiError::new(ProblemCode::InstallationRunning, error.to_string());
+    let installation = ordered.map_err(running)?;
+    tracing::info!(agent = %installation.agent, by = %request.by.id, "adding an agent");
+    let body = Json(installation);
+    Ok((StatusCode::ACCEPTED, location("/v1/installation"), body).into_response())
 }
 
 /// Calls a method of the agent by name, outside a session.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
-use super::Routes;
+use super::operations::Routes;
 use crate::stream::{EventTypes, Feed, Source, TurnFilter};
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanAdmin, CanRead, LastEventId, Params, PreferWait, Result,

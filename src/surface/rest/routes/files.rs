@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
-use super::Routes;
+use super::operations::Routes;
 use crate::stream::body_from;
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanFiles, CanPrompt, Conditions, Page, Params, Result, ascii,

@@ -12,7 +12,7 @@ use axum::{Extension, Json};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
-use super::Routes;
+use super::operations::Routes;
 use crate::server::{BodyCharge, ConnectionPermit};
 use crate::surface::http::{
     ApiError, ApiRequest, CanAdmin, CanFleet, CanPrompt, IdempotencyHeader, JsonBody, Page, Params,

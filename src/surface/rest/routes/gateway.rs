@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
 
-use super::Routes;
+use super::operations::Routes;
 use crate::config::Limits;
 use crate::surface::http::{ApiError, ApiRequest, AppState, CanRead, HasKey, JsonBody, Result};
 use base::types::{EffectiveLimits, PrincipalLimit, Scope};

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-use super::Routes;
+use super::operations::Routes;
 use crate::surface::http::{ApiError, ApiRequest, CanMetrics, Result};
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::telemetry::{TextFormat, metrics};

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
-use super::Routes;
+use super::operations::Routes;
 use crate::stream::Sse;
 use crate::surface::http::{
     ApiError, ApiRequest, Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NewTurn,

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::Routes;
+use super::operations::Routes;
 use crate::surface::http::{
     ApiError, ApiRequest, CanApprove, CanRead, IdempotencyHeader, JsonBody, Page, PromptSize,
     Replayed, Result,

@@ -9,7 +9,7 @@ use http::{StatusCode, header};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Routes;
+use super::operations::Routes;
 use super::prompts::content_blocks;
 use crate::surface::http::{
     ApiError, ApiRequest, Authorized, CanApprove, CanPrompt, CanRead, IdempotencyHeader, IfMatch,

@@ -9,7 +9,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::Routes;
+use super::operations::Routes;
 use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
 use crate::stream::StreamGuard;
 use crate::surface::http::{

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 
-use super::Routes;
+use super::operations::Routes;
 use crate::surface::http::{
     ApiError, ApiRequest, CanApprove, CanRead, IfNoneMatch, Params, Result,
 };

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use uuid::Uuid;
 
-use super::Routes;
+use super::operations::Routes;
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanAdmin, IdempotencyHeader, JsonBody, Page, Params, Replayed,
     Result, location,

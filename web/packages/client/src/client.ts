@@ -14,6 +14,9 @@ import type {
   BulkResults,
   FolderPage,
   InstallableAgentPage,
+  Installation,
+  InstallationState,
+  NewInstallation,
   NewSession,
   NewTask,
   Session,
@@ -108,9 +111,22 @@ export class GatewayClient extends SessionRoutes {
     return this.http.call(`agents/${encodeURIComponent(agent)}/sessions`, { ...call, query: { ...page } });
   }
 
-  /** The agents of the registry, if the configuration names one. Needs the scope `admin`. */
-  installableAgents(call: CallOptions = {}): Promise<InstallableAgentPage> {
-    return this.http.call("registry", { ...call });
+  /**
+   * The agents of the registry, if the configuration names one. `default` lets the gateway load the registry of the ACP project
+   * otherwise. Needs the scope `admin`.
+   */
+  installableAgents(query: { default?: boolean } = {}, call: CallOptions = {}): Promise<InstallableAgentPage> {
+    return this.http.call("registry", { ...call, query: { ...query } });
+  }
+
+  /** The agents that can be added without a download, and the latest installation. Needs the scope `admin`. */
+  installation(call: CallOptions = {}): Promise<InstallationState> {
+    return this.http.call("installation", { ...call });
+  }
+
+  /** Adds an agent to the configuration. `installation` has its progress. Needs the scope `admin`. */
+  install(agent: NewInstallation, call: CallOptions = {}): Promise<Installation> {
+    return this.http.call("installation", { ...call, method: "POST", body: agent });
   }
 
   /** The state of the gateway, with masked secrets. This route and the next ones need the scope `admin`. */

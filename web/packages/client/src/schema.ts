@@ -150,6 +150,15 @@ export interface components {
         };
         /** @description The name of an agent in the catalogue. */
         AgentName: string;
+        /** @description A known agent whose command is on PATH. */
+        AgentOnPath: {
+            /** @description The program. */
+            command: string;
+            /** @description The variables of which one can contain the key of the agent. */
+            keyVariables: string[];
+            /** @description The name of the known agent, which becomes that of its entry. */
+            name: components["schemas"]["AgentName"];
+        };
         /** @description A process of an agent, or a connection to a remote agent. */
         AgentProcess: {
             /**
@@ -259,6 +268,8 @@ export interface components {
             /** @description The path in the form that the file routes accept: relative to `cwd`, or absolute. */
             path: string;
         };
+        /** @description The result of a sign-in to an agent, or of an installation. */
+        AttemptOutcome: components["schemas"]["KnownAttemptOutcome"];
         /** @description An audio recording. */
         AudioBlock: {
             /** @description Base64. */
@@ -1025,11 +1036,13 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description An agent of the registry, which the operator can install. */
+        /** @description An agent of the registry. */
         InstallableAgent: {
             description: string;
-            /** @description The id for `acp-gateway agent add`. */
+            /** @description The id for an installation. */
             id: string;
+            /** @description The variables of which one can contain the key of the agent. Empty if the gateway does not know the agent. */
+            keyVariables: string[];
             /** @description The distributions for this machine: `binary`, `npx` or `uvx`. Empty if there is none. */
             kinds: string[];
             name: string;
@@ -1043,6 +1056,89 @@ export interface components {
             /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
         };
+        /** @description An agent that is being added to the configuration. */
+        Installation: {
+            agent: components["schemas"]["AgentName"];
+            /**
+             * Format: int64
+             * @description The bytes of the download so far. Null in other steps.
+             */
+            bytes: number | null;
+            /** @description The file with the new entry. */
+            configFile: string | null;
+            /** @description The reason of a failure, with the next step. */
+            detail: string | null;
+            from: components["schemas"]["InstallationSource"];
+            /** @description Whether the agent receives a key variable that the gateway's environment gets later. Otherwise its entry must have it. */
+            inherits: boolean;
+            /** @description The variables of which one can contain the key of the agent. */
+            keyVariables: string[];
+            /** @description The variables of the gateway's environment that the agent receives. */
+            receivedVariables: string[];
+            /** @description The names of the sign-in methods that the agent offers. */
+            signIn: string[];
+            status: components["schemas"]["InstallationStatus"];
+            /** @description The current or the last step, such as `downloading agent.tar.gz`. Null before the first one. */
+            step: string | null;
+            /**
+             * Format: int64
+             * @description The size of the download, if the server reports it.
+             */
+            totalBytes: number | null;
+        };
+        /** @description It ended. After `succeeded`, the configuration file has an entry for the agent. */
+        InstallationEndedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            agent: components["schemas"]["AgentName"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            outcome: components["schemas"]["AttemptOutcome"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "installation.ended";
+        };
+        InstallationSource: components["schemas"]["KnownInstallationSource"];
+        /** @description The gateway began to add an agent to its configuration. */
+        InstallationStartedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            agent: components["schemas"]["AgentName"];
+            from: components["schemas"]["InstallationSource"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "installation.started";
+            /** @description The version in the registry. */
+            version?: string;
+        };
+        /** @description What this gateway can add to its configuration, and the latest installation. */
+        InstallationState: {
+            installation: components["schemas"]["Installation"] | null;
+            /** @description The known agents whose command is on PATH and that have no entry. Empty if the gateway has more users than its operator. */
+            onPath: components["schemas"]["AgentOnPath"][];
+            registry: components["schemas"]["RegistryInfo"] | null;
+        };
+        InstallationStatus: components["schemas"]["KnownInstallationStatus"];
         /** @description The level that the operator requests for an agent. */
         Isolation: components["schemas"]["KnownIsolation"];
         /** @description An agent process started under this isolation. */
@@ -1246,8 +1342,13 @@ export interface components {
          * @enum {string}
          */
         KnownAttachedBy: "new" | "resume" | "load" | "fresh" | "fork" | "adopt";
+        /**
+         * @description The result of a sign-in to an agent, or of an installation.
+         * @enum {string}
+         */
+        KnownAttemptOutcome: "succeeded" | "failed" | "aborted";
         /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
-        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["SessionImportedEvent"] | components["schemas"]["AuditEventImportedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["InstallationStartedEvent"] | components["schemas"]["InstallationEndedEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["SessionImportedEvent"] | components["schemas"]["AuditEventImportedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
          * @description A state of a member of the fleet that began.
          * @enum {string}
@@ -1310,6 +1411,10 @@ export interface components {
          * @enum {string}
          */
         KnownFleetMemberState: "connected" | "reconnecting" | "disconnected";
+        /** @enum {string} */
+        KnownInstallationSource: "registry" | "path";
+        /** @enum {string} */
+        KnownInstallationStatus: "running" | "succeeded" | "failed";
         /**
          * @description The level that the operator requests for an agent.
          * @enum {string}
@@ -1340,7 +1445,7 @@ export interface components {
          * @description A problem code for programs. Clients must expect unknown codes.
          * @enum {string}
          */
-        KnownProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "body_memory_full" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "prompt_not_queued" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
+        KnownProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "body_memory_full" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "installation_running" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "prompt_not_queued" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
         /**
          * @description The current activity of an agent's process.
          * @enum {string}
@@ -1393,11 +1498,6 @@ export interface components {
          * @enum {string}
          */
         KnownSettled: "cancelled" | "unfinished";
-        /**
-         * @description The result of a sign-in to an agent.
-         * @enum {string}
-         */
-        KnownSignInOutcome: "succeeded" | "failed" | "aborted";
         /**
          * @description The order of tasks. A task precedes later tasks of the same priority. A low task precedes normal tasks that are 10
          *     minutes younger, and a normal task precedes high tasks that are an hour younger.
@@ -1530,6 +1630,14 @@ export interface components {
             modeId?: string;
             /** @description The value of the option. Absent for an option that is switched on. */
             value?: string;
+        };
+        /** @description A request to add an agent to the configuration. */
+        NewInstallation: {
+            /** @description The id in the registry, or the name of an agent on PATH. */
+            agent: components["schemas"]["AgentName"];
+            from: components["schemas"]["KnownInstallationSource"];
+            /** @description The version that the registry must have. Required for the registry. */
+            version?: string | null;
         };
         /** @description The action for a permission request that is not answered in time. */
         OnTimeout: components["schemas"]["KnownOnTimeout"];
@@ -2048,6 +2156,13 @@ export interface components {
         };
         /** @description The reason why a request of an agent was refused. */
         RefuseReason: components["schemas"]["KnownRefuseReason"];
+        /** @description The registry of installations. */
+        RegistryInfo: {
+            /** @description Whether `registry.source` names it. Otherwise it is the registry of the ACP project. */
+            configured: boolean;
+            /** @description The host of the registry, or its file. */
+            source: string;
+        };
         /** @description The reason why a request was rejected. */
         RejectReason: components["schemas"]["KnownRejectReason"];
         /** @description The members that an operator has removed. */
@@ -2774,7 +2889,7 @@ export interface components {
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             methodId?: string;
-            outcome: components["schemas"]["SignInOutcome"];
+            outcome: components["schemas"]["AttemptOutcome"];
             /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
             previous: string;
             /**
@@ -2789,8 +2904,6 @@ export interface components {
              */
             type: "sign_in.ended";
         };
-        /** @description The result of a sign-in to an agent. */
-        SignInOutcome: components["schemas"]["KnownSignInOutcome"];
         /** @description A sign-in to an agent began. */
         SignInStartedEvent: {
             actor: components["schemas"]["AuditActor"];

@@ -26,9 +26,13 @@ export interface AgentSessionPage extends Omit<Open<Schemas["AgentSessionList"]>
 }
 export interface AgentAuth extends Open<Schemas["AgentAuth"]> {}
 export interface AgentProcess extends Open<Schemas["AgentProcess"]> {}
-/** An agent of the registry, which the operator can install. */
+/** An agent of the registry. */
 export interface InstallableAgent extends Open<Schemas["InstallableAgent"]> {}
 export interface InstallableAgentPage extends Open<Schemas["InstallableAgentList"]> {}
+export interface AgentOnPath extends Open<Schemas["AgentOnPath"]> {}
+export interface Installation extends Open<Schemas["Installation"]> {}
+export interface InstallationState extends Open<Schemas["InstallationState"]> {}
+export type NewInstallation = Schemas["NewInstallation"];
 
 /** A mode, or a value of an option (an option that is switched on has no value). */
 export interface ModeSelection extends Open<Schemas["ModeSelection"]> {}

@@ -28,7 +28,32 @@ export const asking = "Asking the agent…";
 export const noSessions = "The agent has no sessions below the workspace roots.";
 export const isHere = "here already";
 
-export const install = "Install more agents";
-export const noRegistry = "Set `registry.source` in the configuration to list the agents of a registry here. `acp-gateway agent search` lists them in a terminal.";
+export const add = "Add an agent";
+export const addMore = "Add more agents";
+export const onlyDemo = "The demo agent has no model. Add an agent that works for you.";
+export const needsAdminLink = "A link of `acp-gateway key create NAME --scopes read,prompt,approve,files,admin --link` can add agents here.";
+export const onMachine = "On this machine";
+export const ofRegistry = "From the registry";
+export const addIt = (agent: string) => `Add ${agent}`;
+export const addShort = "Add";
+export const installIt = (agent: string, version: string) => `Install ${agent} ${version}`;
+export const installShort = "Install";
+export const showRegistry = "Show the agents of the ACP registry";
+export const loadsFrom = (host: string) => `The gateway loads the list from ${host}.`;
+export const loadingRegistry = "Loading the list…";
+export const noRegistry = "Set `registry.source` in the configuration to install agents of a registry here. `acp-gateway agent add` installs them in a terminal.";
 export const allConfigured = "Every agent of the registry is configured.";
 export const notForMachine = "Not available for this machine";
+export const needsKey = (variables: string[]) => `Needs a sign-in, or ${anyOf(variables)}`;
+
+export const adding = "Adding the agent";
+export const download = "Download";
+export const addFailed = (agent: string) => `${agent} was not added`;
+export const added = (agent: string) => `${agent} is added. Write the first message above.`;
+export const usesKey = (variables: string[]) => `It uses ${anyOf(variables)} of the gateway's environment.`;
+export const keyInEnvironment = (variables: string[]) => `To use a key, start the gateway again with ${anyOf(variables)} in its environment.`;
+export const keyInEntry = (variables: string[], agent: string, file: string) => `To use a key, set ${anyOf(variables)} in \`env\` of \`[agents.${agent}]\` in \`${file}\`, and start the gateway again.`;
+export const offersSignIn = (methods: string[]) => `Or sign in: ${methods.join(", ")}. The page offers it when the agent asks for it.`;
+export const signInLater = "Or sign in: the page offers it when the agent asks for it.";
+
+const anyOf = (variables: string[]) => variables.map((name) => `\`${name}\``).join(" or ");

@@ -14,7 +14,7 @@ export const reviewChanges = "Review my uncommitted changes";
 export const explainRepository = "Explain this repository";
 export const adopt = (agent: string) => `Continue a session of ${agent}…`;
 export const noAgent = "No agent yet";
-export const noAgentHint = "Add an agent to the gateway's configuration and restart it. The built-in demo agent needs no model.";
+export const noAgentHint = "Add an agent to the gateway's configuration. The built-in demo agent needs no model.";
 
 export const recent = "Pick up where you left off";
 export const noRecent = "No sessions here yet";
