@@ -71,6 +71,7 @@ remove_files() {
   rm -f "$prefix/bin/acp-gateway" "$prefix"/share/man/man1/acp-gateway.1.gz "$prefix"/share/man/man1/acp-gateway-*.1.gz \
     "$prefix/share/bash-completion/completions/acp-gateway" "$prefix/share/fish/vendor_completions.d/acp-gateway.fish" \
     "$prefix/share/zsh/site-functions/_acp-gateway"
+  rm -rf "$prefix/share/doc/acp-gateway"
   printf 'removed acp-gateway from %s; the data folder stays\n' "$prefix"
 }
 

@@ -16,10 +16,8 @@ try {
 }
 
 const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
-// A terminal sends SIGINT to both processes. A service manager signals only this one. A second signal would stop the gateway
-// without a drain, so only signals that do not come from a terminal are passed on.
-const signals = process.stdin.isTTY ? ["SIGTERM"] : ["SIGHUP", "SIGINT", "SIGTERM"];
-for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) process.on(signal, () => signals.includes(signal) && child.kill(signal));
+// A signal may reach both processes. The gateway counts signals within a second of the first one only once.
+for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   console.error(`acp-gateway: could not run ${program}: ${error.message}`);
   process.exit(1);

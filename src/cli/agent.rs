@@ -174,34 +174,48 @@ pub(super) async fn add_ordered(
     let flags = InstallFlags::default();
     let added = installations.add(&entry, order.agent.clone(), &flags);
     let added = added.await?;
-    let known = known_agent(&added.command, &added.args);
-    let inherits = !installations.config.listen.is_exposed();
-    let received = known.filter(|_| inherits).map(|known| {
-        let variables = config::variables_of(known, &source.environment);
+    let known = if installations.config.is_personal() {
+        KnownAgent::of_registry(id)
+    } else {
+        None
+    };
+    let received = known.map(|known| {
+        let variables = config::variables_of_installed(known, &source.environment);
         variables.map(|(name, _)| name.to_owned()).collect()
     });
     Ok(Added {
         sign_in: added.sign_in,
         key_variables: to_strings(&added.key_variables),
         received_variables: received.unwrap_or_default(),
-        inherits: known.is_some() && inherits,
-        config_file: added.config_file.display().to_string(),
+        inherits: known.is_some(),
+        config_file: Some(added.config_file.display().to_string()),
     })
 }
 
 /// Writes the entry of an agent that is on PATH. It gets the home of the operator, as an agent that the gateway finds itself.
+/// A gateway that offers the default agents finds it at the next reload: an entry would remove the others.
 fn add_found(
     known: &'static KnownAgent,
     command: &str,
     name: &AgentName,
     source: &ConfigSource,
 ) -> Result<Added, Failure> {
-    let file = writable_file(source)?;
     let config = source.load()?;
-    let mut entries = EntryFile::open(&file, agents_folder(&config)?)?;
-    entries.check_writable()?;
     let variables = config::variables_of(known, &source.environment);
     let variables: Vec<&str> = variables.map(|(name, _)| name).collect();
+    let added = Added {
+        sign_in: Vec::new(),
+        key_variables: to_strings(&known.suggested_variables),
+        received_variables: to_strings(&variables),
+        inherits: config.offers_default_agents,
+        config_file: None,
+    };
+    if config.offers_default_agents {
+        return Ok(added);
+    }
+    let file = writable_file(source)?;
+    let mut entries = EntryFile::open(&file, agents_folder(&config)?)?;
+    entries.check_writable()?;
     let entry = AgentEntry {
         command: Path::new(command),
         args: &to_strings(&known.args),
@@ -213,20 +227,13 @@ fn add_found(
     entries.put(name, &entry)?;
     entries.save()?;
     Ok(Added {
-        sign_in: Vec::new(),
-        key_variables: to_strings(&known.suggested_variables),
-        received_variables: to_strings(&variables),
-        inherits: false,
-        config_file: file.display().to_string(),
+        config_file: Some(file.display().to_string()),
+        ..added
     })
 }
 
 fn to_strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn known_agent(command: &Path, args: &[String]) -> Option<&'static KnownAgent> {
-    KnownAgent::find(&command.to_string_lossy(), args)
 }
 
 fn source(
@@ -442,10 +449,6 @@ struct Installation {
     #[serde(flatten)]
     record: Record,
     folder: PathBuf,
-    #[serde(skip)]
-    command: PathBuf,
-    #[serde(skip)]
-    args: Vec<String>,
     /// The name and the version that the agent reports.
     agent: Option<String>,
     sign_in: Vec<String>,
@@ -578,13 +581,20 @@ impl Installations {
         name: AgentName,
         flags: &InstallFlags,
     ) -> Result<Installation, Failure> {
-        let others = installed(&self.installer.agents)?;
-        if let Some((_, record)) = others.iter().find(|(_, record)| record.id == entry.id) {
-            let Record { id, version, .. } = record;
-            return Err(format!(
-                "{id} {version} is installed; `acp-gateway agent update {id}` replaces it"
-            )
-            .into());
+        let mut others = installed(&self.installer.agents)?;
+        others.retain(|(_, record)| record.id == entry.id);
+        let entries = EntryFile::open(&self.file, self.installer.agents.join(&entry.id))?;
+        for (folder, Record { id, version, .. }) in others {
+            if entries.has_installed() {
+                return Err(format!(
+                    "{id} {version} is installed; `acp-gateway agent update {id}` replaces it"
+                )
+                .into());
+            }
+            // An installation that ended during the first start of the agent has a record, but no entry.
+            if version == entry.version {
+                self.installer.discard(&folder);
+            }
         }
         self.install(entry, flags.request(name)).await
     }
@@ -622,7 +632,7 @@ impl Installations {
         lock::create_layout(&self.config.data)?;
         let done = self.installer.install(entry, &request).await?;
         // A person signs in at a terminal of the page. Other users of the gateway would sign in for everyone.
-        let known = known_agent(&done.command, &done.args);
+        let known = KnownAgent::of_registry(&entry.id);
         let terminal_auth =
             self.config.is_personal() && known.is_some_and(|known| known.login.is_some());
         let written = async {
@@ -685,14 +695,12 @@ impl Installations {
     }
 
     fn installation(&self, done: Installed, answer: Answer) -> Installation {
-        let known = known_agent(&done.command, &done.args);
+        let known = KnownAgent::of_registry(&done.record.id);
         let variables = known.map(|known| known.suggested_variables.clone());
         Installation {
             key_variables: variables.unwrap_or_default(),
             record: done.record,
             folder: done.folder,
-            command: done.command,
-            args: done.args,
             agent: answer.agent,
             sign_in: answer.sign_in,
             config_file: self.file.clone(),

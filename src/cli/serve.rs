@@ -218,6 +218,7 @@ async fn reload_on_request(
 
 /// The time for all steps of an installation. Each step has its own limit too.
 const INSTALLATION_TIMEOUT: Duration = Duration::from_mins(30);
+/// A reason can contain the output of a package manager, and stays in memory until the next installation.
 const MAX_REASON_CHARS: usize = 4096;
 
 /// Adds the agents that administrators order over HTTP, one after the other.
@@ -230,7 +231,7 @@ async fn install_on_order(
 ) {
     loop {
         let order = tokio::select! {
-            () = shutdown.drain_started() => return,
+            () = shutdown.drain_started() => break,
             order = orders.recv() => order,
         };
         let Some(order) = order else { return };
@@ -242,6 +243,10 @@ async fn install_on_order(
             tracing::warn!(agent = %order.agent, reason, "could not add an agent");
         }
         installations.end(order, outcome);
+    }
+    orders.close();
+    while let Some(order) = orders.recv().await {
+        installations.end(order, None);
     }
 }
 
@@ -320,11 +325,14 @@ fn bind(listen: &Listen) -> Result<BoundListeners, BindError> {
 }
 
 const ABORT_GRACE: Duration = Duration::from_secs(1);
+/// A terminal or a service manager can signal all processes of a command, and the launcher of the npm package passes signals on.
+/// So one request to stop can arrive more than once.
+const SAME_STOP: Duration = Duration::from_secs(1);
 
 /// The signals that the gateway handles. Once this exists, they no longer kill the process.
 ///
-/// The first TERM or INT begins a graceful stop; the second one stops at once. HUP reloads the configuration. If the gateway
-/// runs in a terminal, HUP means that the terminal was closed, and has the effect of TERM.
+/// The first TERM or INT begins a graceful stop; another one after `SAME_STOP` stops at once. HUP reloads the configuration.
+/// If the gateway runs in a terminal, HUP means that the terminal was closed, and has the effect of TERM.
 pub(super) struct Signals {
     stops: [Signal; 2],
     hangup: Signal,
@@ -360,9 +368,15 @@ impl Signals {
             reload.notify_one();
         }
         tracing::info!("draining; a second signal stops at once");
+        let began = Instant::now();
         shutdown.start_drain();
         // A closing terminal sends HUP more than once, so a second HUP does not stop at once.
-        next_stop(&mut self.stops).await;
+        loop {
+            next_stop(&mut self.stops).await;
+            if began.elapsed() >= SAME_STOP {
+                break;
+            }
+        }
         tracing::warn!("second signal: stopping at once");
         shutdown.abort();
         tokio::time::sleep(ABORT_GRACE).await;

@@ -104,21 +104,23 @@ impl Agent {
         }
     }
 
-    /// Whether the command is below the folder of installed agents.
-    pub(super) fn is_installed(&self, agents: &Path) -> bool {
-        match &self.launch {
-            Launch::Command { command, .. } => Path::new(command).starts_with(agents),
-            Launch::Demo | Launch::Remote(_) => false,
-        }
+    /// The registry id of an agent whose command is below the folder of installed agents.
+    pub(super) fn installed_id(&self, agents: &Path) -> Option<&str> {
+        let Launch::Command { command, .. } = &self.launch else {
+            return None;
+        };
+        let below = Path::new(command).strip_prefix(agents).ok()?;
+        below.iter().next()?.to_str()
     }
 
-    /// Adds the variables of the known agent that the gateway's environment has and the entry does not.
-    pub(super) fn inherit(&mut self, environment: &Environment) {
-        let Some(known) = self.known() else {
-            return;
-        };
+    /// Adds variables of the gateway's environment that the entry does not set.
+    pub(super) fn inherit<'a>(
+        &mut self,
+        known: &'static KnownAgent,
+        variables: impl Iterator<Item = (&'static str, &'a str)>,
+    ) {
         let mut inherited = Vec::new();
-        for (name, value) in variables_of(known, environment) {
+        for (name, value) in variables {
             if !self.env.contains_key(name) {
                 let hidden = known.secrets.contains(&name);
                 let value = inherited_variable(name, value, hidden);
@@ -556,7 +558,7 @@ pub(super) fn default_agents(
     agents
 }
 
-fn discovered_agent(known: &KnownAgent, command: &str, environment: &Environment) -> Agent {
+fn discovered_agent(known: &'static KnownAgent, command: &str, environment: &Environment) -> Agent {
     let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
     let mut agent = Agent::new(Launch::Command {
         command: command.to_owned(),
@@ -567,7 +569,7 @@ fn discovered_agent(known: &KnownAgent, command: &str, environment: &Environment
     // no process starts ahead of a request.
     agent.home = Home::User;
     agent.settings.pool.min_idle = 0;
-    agent.inherit(environment);
+    agent.inherit(known, variables_of(known, environment));
     agent
 }
 
@@ -576,7 +578,22 @@ pub fn variables_of<'a>(
     known: &'static KnownAgent,
     environment: &'a Environment,
 ) -> impl Iterator<Item = (&'static str, &'a str)> {
-    let names = known.secrets.iter().chain(&known.settings);
+    with_values(known.secrets.iter().chain(&known.settings), environment)
+}
+
+/// The variables that an installed agent receives: of the secrets only those that the page names before the installation.
+pub fn variables_of_installed<'a>(
+    known: &'static KnownAgent,
+    environment: &'a Environment,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let names = known.suggested_variables.iter().chain(&known.settings);
+    with_values(names, environment)
+}
+
+fn with_values(
+    names: impl Iterator<Item = &'static &'static str>,
+    environment: &Environment,
+) -> impl Iterator<Item = (&'static str, &str)> {
     names.filter_map(|name| {
         let value = environment.get(name)?.to_str()?;
         (!value.is_empty()).then_some((*name, value))

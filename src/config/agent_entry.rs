@@ -16,8 +16,8 @@ pub enum EntryError {
     #[error("could not write {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error(
-        "{} cannot be replaced by this user; write the entry there as its owner, or start the gateway with --config and a file \
-         that this user owns",
+        "{} cannot be replaced by this process; if the user of the gateway owns its folder, run `acp-gateway agent add` as this \
+         user in a terminal; otherwise write the entry there as its owner, or start the gateway with --config and another file",
         .path.display()
     )]
     ReadOnly { path: PathBuf, source: io::Error },
@@ -119,6 +119,12 @@ impl EntryFile {
     fn is_installed(&self, entry: &Item) -> bool {
         let command = entry.get("command").and_then(Item::as_str);
         command.is_some_and(|command| Path::new(command).starts_with(&self.installed))
+    }
+
+    /// Whether an entry has a command below the folder of installed agents.
+    pub fn has_installed(&self) -> bool {
+        let agents = self.document.get("agents").and_then(Item::as_table_like);
+        agents.is_some_and(|agents| agents.iter().any(|(_, entry)| self.is_installed(entry)))
     }
 
     /// Writes an entry. An entry of an earlier version keeps its other members, for example keys in `env`.

@@ -19,6 +19,7 @@ use super::{Config, DataDir, agent, keys, mcp, secret};
 use super::{key::read_keys, limits};
 use base::types::AgentName;
 use outgoing::is_loopback_url;
+use wire::acp::KnownAgent;
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
 /// name exists; it is used if no agent is configured.
@@ -87,15 +88,16 @@ fn add_unconfigured(
     on_path: &dyn Fn(&str) -> bool,
 ) {
     let is_local = !config.listen.is_exposed();
+    let is_personal = config.is_personal();
     // The entries of installed agents have absolute paths.
     let folder = std::path::absolute(config.data.agents());
     let folder = folder.unwrap_or_else(|_| config.data.agents());
     let mut has_own = !config.invalid_agents.is_empty();
     for agent in config.agents.values_mut() {
-        let is_installed = agent.is_installed(&folder);
-        has_own |= !is_installed;
-        if is_installed && is_local {
-            agent.inherit(environment);
+        let id = agent.installed_id(&folder);
+        has_own |= id.is_none();
+        if is_personal && let Some(known) = id.and_then(KnownAgent::of_registry) {
+            agent.inherit(known, agent::variables_of_installed(known, environment));
         }
     }
     config.offers_default_agents = !has_own;

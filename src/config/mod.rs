@@ -36,7 +36,7 @@ use children::IsolationPolicy;
 use events::api::PublicUrl;
 use outgoing::{HostPattern, ProxyVariables};
 
-pub use agent::{Agent, Home, Launch, Remote, variables_of};
+pub use agent::{Agent, Home, Launch, Remote, variables_of, variables_of_installed};
 pub use agent_entry::{AgentEntry, EntryError, EntryFile};
 pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
 pub use error::{ConfigError, Origin};

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::source::{DEFAULT_SOURCE, Source, SourceError};
 use outgoing::{AddressRule, Client, ClientOptions, ProxyVariables, TlsError};
-use wire::acp::KnownAgent;
 
 /// The number of characters of an id and of a version, which name folders.
 const MAX_NAME: usize = 64;
@@ -183,15 +182,6 @@ impl Entry {
         kinds
     }
 
-    /// The known agent that this machine would install.
-    pub fn known(&self) -> Option<&'static KnownAgent> {
-        match self.choose(None).ok()? {
-            Chosen::Binary(binary) => KnownAgent::find(&binary.cmd, &binary.args),
-            Chosen::Npx(package) => KnownAgent::find("npx", &[package.spec]),
-            Chosen::Uvx(package) => KnownAgent::find("uvx", &[package.spec]),
-        }
-    }
-
     pub(super) fn choose(&self, kind: Option<Kind>) -> Result<Chosen, IndexError> {
         let Distribution { binary, npx, uvx } = &self.distribution;
         let mut kinds = self.kinds().into_iter();
@@ -335,7 +325,6 @@ mod tests {
             serde_json::json!({ "plan9-mips": { "archive": "https://x/", "cmd": "a" } });
         let entry = index(&serde_json::json!([agent])).find("a", None).unwrap();
         assert_eq!(entry.kinds(), [Kind::Npx]);
-        assert_eq!(entry.known(), None);
         assert!(matches!(entry.choose(None), Ok(Chosen::Npx(_))));
         let error = entry.choose(Some(Kind::Binary)).unwrap_err().to_string();
         assert!(error.contains("binary (plan9-mips), npx"), "{error}");

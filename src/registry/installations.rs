@@ -18,13 +18,13 @@ use log::audit::Audit;
 use wire::acp::KnownAgent;
 use wire::acp::known_agents::KNOWN;
 
-/// What keys with the scope `admin` may add.
+/// The agents that keys with the scope `admin` may add.
 #[derive(Debug, Clone)]
 pub struct Permissions {
     /// Agents of the registry.
     pub registry: bool,
-    /// The PATH with known agents. `None` if the gateway has more users than its operator: such an agent runs with the
-    /// home of the operator.
+    /// The PATH on which known agents may be. `None` if the gateway is not for its operator alone, because such an agent runs
+    /// with the home of the operator.
     pub path: Option<OsString>,
 }
 
@@ -34,7 +34,7 @@ pub struct Order {
     pub agent: AgentName,
     /// The version that the registry must have.
     pub version: Option<String>,
-    /// An agent on PATH, with its command.
+    /// `None`: the agent comes from the registry.
     pub found: Option<FoundAgent>,
     actor: AuditActor,
 }
@@ -45,20 +45,25 @@ pub type FoundAgent = (&'static KnownAgent, &'static str);
 /// The result of an order, or the reason of the failure.
 pub type Outcome = Result<Added, String>;
 
-/// An agent that has an entry now.
+/// An agent that the next reload adds to the catalogue.
 #[derive(Debug, Default)]
 pub struct Added {
     pub sign_in: Vec<String>,
     pub key_variables: Vec<String>,
     pub received_variables: Vec<String>,
     pub inherits: bool,
-    pub config_file: String,
+    /// `None`: the agent needs no entry.
+    pub config_file: Option<String>,
 }
 
-/// Another installation runs.
+/// The reason why an order was not accepted.
 #[derive(Debug, thiserror::Error)]
-#[error("the gateway adds {0}; try again at its end")]
-pub struct Running(AgentName);
+pub enum OrderError {
+    #[error("the gateway adds {0}; try again at its end")]
+    Running(AgentName),
+    #[error("the gateway stops")]
+    Stopping,
+}
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -93,6 +98,11 @@ impl Installations {
         lock_or_abort(self.0.latest.lock()).clone()
     }
 
+    /// Whether the gateway is for its operator alone.
+    pub fn is_personal(&self) -> bool {
+        self.0.permissions.path.is_some()
+    }
+
     /// The known agents whose command is on PATH, each with its command.
     pub fn on_path(&self) -> Vec<FoundAgent> {
         let Some(path) = &self.0.permissions.path else {
@@ -113,12 +123,12 @@ impl Installations {
         agent: AgentName,
         version: Option<String>,
         found: Option<FoundAgent>,
-    ) -> Result<Installation, Running> {
+    ) -> Result<Installation, OrderError> {
         let mut latest = lock_or_abort(self.0.latest.lock());
         if let Some(running) = &*latest
             && running.status == InstallationStatus::Running
         {
-            return Err(Running(running.agent.clone()));
+            return Err(OrderError::Running(running.agent.clone()));
         }
         let order = Order {
             agent: agent.clone(),
@@ -132,10 +142,8 @@ impl Installations {
         };
         let actor = order.actor.clone();
         // The channel has a place, because no other order runs. It is closed while the gateway stops.
-        self.0
-            .orders
-            .try_send(order)
-            .map_err(|_| Running(agent.clone()))?;
+        let sent = self.0.orders.try_send(order);
+        sent.map_err(|_| OrderError::Stopping)?;
         let started = InstallationStarted {
             agent: agent.clone(),
             source: from,
@@ -170,8 +178,10 @@ impl Installations {
         }
     }
 
-    /// Ends the order that runs. `None`: the gateway stops.
+    /// Ends an accepted order. `None`: the gateway stops.
     pub fn end(&self, order: Order, outcome: Option<Outcome>) {
+        // The audit log has the start of an order before its end.
+        let mut latest = lock_or_abort(self.0.latest.lock());
         let event = InstallationEnded {
             agent: order.agent,
             outcome: match &outcome {
@@ -182,7 +192,6 @@ impl Installations {
         };
         self.0.audit.append(order.actor, event);
         let outcome = outcome.unwrap_or_else(|| Err("the gateway stopped".to_owned()));
-        let mut latest = lock_or_abort(self.0.latest.lock());
         let Some(ended) = &mut *latest else { return };
         ended.bytes = None;
         ended.total_bytes = None;
@@ -193,7 +202,7 @@ impl Installations {
                 ended.key_variables = added.key_variables;
                 ended.received_variables = added.received_variables;
                 ended.inherits = added.inherits;
-                ended.config_file = Some(added.config_file);
+                ended.config_file = added.config_file;
             }
             Err(reason) => {
                 ended.status = InstallationStatus::Failed;

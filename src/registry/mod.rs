@@ -34,7 +34,7 @@ pub use self::install::{
     verify,
 };
 pub use self::installations::{
-    Added, FoundAgent, Installations, Order, Outcome, Permissions, Running,
+    Added, FoundAgent, Installations, Order, OrderError, Outcome, Permissions,
 };
 pub use self::package::Programs;
 pub use self::source::{DEFAULT_SOURCE, Source, SourceError};

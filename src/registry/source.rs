@@ -26,6 +26,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time without a byte of an archive.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The log and the page show these errors, so their URLs are without credentials, see [`shown`].
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("could not read {}", .0.display())]
@@ -108,7 +109,7 @@ impl Source {
             download(client, archive, to, progress).await?;
         } else {
             let Self::File(registry) = self else {
-                return Err(SourceError::Url(archive.to_owned()));
+                return Err(SourceError::Url(shown(archive)));
             };
             let from = registry.parent().unwrap_or(Path::new("")).join(archive);
             let mut file = open_regular(&from, MAX_ARCHIVE_BYTES)?;
@@ -142,8 +143,8 @@ async fn within<T>(
     step: impl Future<Output = Result<T, RequestError>>,
 ) -> Result<T, SourceError> {
     match timeout(time, step).await {
-        Ok(done) => done.map_err(|error| SourceError::Request(url.to_owned(), error)),
-        Err(_) => Err(SourceError::Timeout(url.to_owned())),
+        Ok(done) => done.map_err(|error| SourceError::Request(shown(url), error)),
+        Err(_) => Err(SourceError::Timeout(shown(url))),
     }
 }
 
@@ -191,7 +192,7 @@ async fn download(
         };
         size += data.len() as u64;
         if size > MAX_ARCHIVE_BYTES {
-            return Err(SourceError::TooLarge(url.to_owned(), MAX_ARCHIVE_BYTES));
+            return Err(SourceError::TooLarge(shown(url), MAX_ARCHIVE_BYTES));
         }
         file.write_all(data).map_err(write)?;
         progress(size, total);
@@ -204,7 +205,7 @@ async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceErr
         let agent = concat!("acp-gateway/", env!("CARGO_PKG_VERSION"));
         let request = Request::get(checked(&next)?).header(header::USER_AGENT, agent);
         let request = request.body(Full::new(Bytes::new()));
-        let request = request.map_err(|_| SourceError::Url(next.clone()))?;
+        let request = request.map_err(|_| SourceError::Url(shown(&next)))?;
         let response = within(url, RESPONSE_TIMEOUT, client.send(request)).await?;
         let status = response.status();
         if status.is_success() {
@@ -213,15 +214,24 @@ async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceErr
         let location = response.headers().get(header::LOCATION);
         match location.and_then(|value| value.to_str().ok()) {
             Some(location) if status.is_redirection() => next = redirected(&next, location)?,
-            _ => return Err(SourceError::Status(url.to_owned(), status.as_u16())),
+            _ => return Err(SourceError::Status(shown(url), status.as_u16())),
         }
     }
-    Err(SourceError::Redirects(url.to_owned()))
+    Err(SourceError::Redirects(shown(url)))
+}
+
+/// The URL without its user, query and fragment.
+fn shown(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = url.split_at(url.find("//").map_or(0, |at| at + 2));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}{host}{path}")
 }
 
 /// The target of a redirect. One from https leads to https.
 fn redirected(from: &str, location: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::Url(location.to_owned());
+    let wrong = || SourceError::Url(shown(location));
     if location.starts_with('/') && !location.starts_with("//") {
         let from: Uri = from.parse().map_err(|_| wrong())?;
         let scheme = from.scheme_str().ok_or_else(wrong)?;
@@ -250,7 +260,7 @@ fn checked(url: &str) -> Result<Uri, SourceError> {
     };
     parsed
         .filter(allowed)
-        .ok_or_else(|| SourceError::Url(url.to_owned()))
+        .ok_or_else(|| SourceError::Url(shown(url)))
 }
 
 #[cfg(test)]
@@ -285,6 +295,14 @@ mod tests {
         for wrong in ["http://127.0.0.1/c", "//y.example/c", "c"] {
             assert!(redirected(from, wrong).is_err(), "{wrong}");
         }
+        let secret = "https://user:secret@x.example:8/a@b?secret#secret";
+        let error = redirected(from, &secret.replace("https", "http")).unwrap_err();
+        assert!(
+            error.to_string().contains("\"http://x.example:8/a@b\""),
+            "{error}"
+        );
+        assert_eq!(shown(secret), "https://x.example:8/a@b");
+        assert_eq!(shown("//user:secret@x.example"), "//x.example");
         assert_eq!(
             Source::parse("registry.json"),
             Source::File("registry.json".into())

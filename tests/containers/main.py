@@ -14,6 +14,7 @@ import pathlib
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -264,14 +265,22 @@ def replaced(text, *pairs):
 
 @contextlib.contextmanager
 def process(*words, **options):
-    child = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    try:
-        yield child
-    finally:
-        child.terminate()
-        output, _ = child.communicate(timeout=20)
-        if sys.exc_info()[0]:
-            print(output[-4000:])
+    with tempfile.TemporaryFile("w+") as output:
+        child = subprocess.Popen([str(word) for word in words], stdout=output, stderr=output, start_new_session=True, **options)
+        try:
+            yield
+        finally:
+            child.terminate()
+            try:
+                child.wait(20)
+            finally:
+                # nginx has workers.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                if sys.exc_info()[0]:
+                    output.seek(0)
+                    print(output.read()[-4000:])
 
 
 def nginx_in_front(folder, compose):

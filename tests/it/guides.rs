@@ -325,7 +325,11 @@ fn docker_guide_matches_dockerfile_and_compose() {
         compose.lines().any(service),
         "compose has no service gateway"
     );
-    for needed in ["10001", "127.0.0.1:8080:8080", "stop_grace_period: 45s"] {
+    for needed in [
+        "10001",
+        "127.0.0.1:${ACP_GATEWAY_PORT:-8080}:8080",
+        "stop_grace_period: 45s",
+    ] {
         assert!(
             dockerfile.contains(needed) || compose.contains(needed),
             "{needed}"

@@ -11,6 +11,7 @@ import http.server
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -23,12 +24,18 @@ import unittest
 import urllib.parse
 import urllib.request
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).absolute().parent
+# Files for the next run.
+STATE = HERE.parents[1] / "target/packages"
 FILES = pathlib.Path(os.environ["ACP_GATEWAY_TEST_ARTEFACTS"]).absolute()
 VERSION = next(FILES.glob("acp-gateway_*_*.deb")).name.split("_")[1]
-DEB = FILES / f"acp-gateway_{VERSION}_amd64.deb"
-ARCHIVE = FILES / f"acp-gateway-{VERSION}-x86_64-unknown-linux-musl.tar.gz"
-ARM_ARCHIVE = FILES / f"acp-gateway-{VERSION}-aarch64-unknown-linux-musl.tar.gz"
+# The architectures of releases, with their names in Debian.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+MACHINE = platform.machine()
+[FOREIGN] = ARCHITECTURES.keys() - {MACHINE}
+DEB = FILES / f"acp-gateway_{VERSION}_{ARCHITECTURES[MACHINE]}.deb"
+ARCHIVE = FILES / f"acp-gateway-{VERSION}-{MACHINE}-unknown-linux-musl.tar.gz"
+FOREIGN_ARCHIVE = FILES / f"acp-gateway-{VERSION}-{FOREIGN}-unknown-linux-musl.tar.gz"
 PACKAGES = "bash-completion,ca-certificates,curl,dbus,fish,man-db,procps,systemd,systemd-sysv,zsh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEADLINE = 60
@@ -36,12 +43,36 @@ DEADLINE = 60
 ANSWER = "You wrote “Hello”"
 
 
+def attempt(*command, timeout=DEADLINE, **options):
+    words = [str(word) for word in command]
+    return subprocess.run(words, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, **options)
+
+
 def run(*command, **options):
     """Runs a command and returns its output. The output of a command that fails is a part of the error."""
-    done = subprocess.run([str(word) for word in command], text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=600, **options)
+    done = attempt(*command, timeout=600, **options)
     if done.returncode:
         raise AssertionError(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def bounded(process, wait):
+    """Waits for an output or the end of a process. After DEADLINE the group of the process is killed, which ends the wait."""
+    timer = threading.Timer(DEADLINE, os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
+    try:
+        return wait()
+    finally:
+        timer.cancel()
+
+
+def started(stack, *command, **options):
+    """Starts a process in a group of its own, which ends with the stack."""
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, start_new_session=True, **options)
+    stack.callback(process.stdout.close)
+    stack.callback(bounded, process, process.wait)
+    stack.callback(process.terminate)
+    return process
 
 
 def until(condition):
@@ -55,9 +86,10 @@ def until(condition):
 
 def base():
     """The root folder of a fresh Debian 12, which later runs use again."""
-    folder = HERE / ".cache" / f"bookworm-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:16]}"
+    folder = STATE / f"bookworm-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:16]}"
     if not folder.exists():
         new = folder.with_suffix(".new")
+        STATE.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(new, ignore_errors=True)
         run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", new)
         run("chroot", new, "apt-get", "clean")
@@ -71,11 +103,8 @@ class System(contextlib.ExitStack):
     def __init__(self):
         super().__init__()
         folder = self.enter_context(tempfile.TemporaryDirectory(prefix="acp-gateway-packages-"))
-        boot = subprocess.Popen(["unshare", "--mount", HERE / "boot", base(), folder], stdout=subprocess.PIPE, text=True)
-        self.callback(boot.stdout.close)
-        self.callback(boot.wait)
-        self.callback(boot.terminate)
-        self.init = boot.stdout.readline().strip()
+        boot = started(self, "unshare", "--mount", HERE / "boot", base(), folder)
+        self.init = bounded(boot, boot.stdout.readline).strip()
         self.root = pathlib.Path(f"/proc/{self.init}/root")
         until(lambda: self.state() in {"running", "degraded"})
         run("nsenter", f"--target={self.init}", "--net", "ip", "link", "set", "lo", "up")
@@ -92,21 +121,16 @@ class System(contextlib.ExitStack):
         return run(*self.command(*words, user=user))
 
     def fails(self, *words, user="root"):
-        done = subprocess.run(self.command(*words, user=user), text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=DEADLINE)
+        done = attempt(*self.command(*words, user=user))
         assert done.returncode, f"{words} succeeded"
         return done.stderr
 
     def state(self):
-        done = subprocess.run(self.command("systemctl", "is-system-running"), text=True, capture_output=True)
-        return done.stdout.strip()
+        return attempt(*self.command("systemctl", "is-system-running")).stdout.strip()
 
     def start(self, *words, user="root", host=False):
         """Starts a process that ends with the system."""
-        process = subprocess.Popen(self.command(*words, user=user, host=host), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.callback(process.stdout.close)
-        self.callback(process.wait)
-        self.callback(process.terminate)
-        return process
+        return started(self, *self.command(*words, user=user, host=host), stderr=subprocess.DEVNULL)
 
     def request(self, url, key, body=None, prefer=None):
         words = ["curl", "-sS", "--fail-with-body", "--max-time", str(DEADLINE), "-H", f"Authorization: Bearer {key}", url]
@@ -125,7 +149,7 @@ def request(url, key, body=None, prefer=None):
 
 def link_of(process):
     """The link that a start prints."""
-    return re.fullmatch(r"(http://\S+)/#key=(\S+)", process.stdout.readline().strip()).groups()
+    return re.fullmatch(r"(http://\S+)/#key=(\S+)", bounded(process, process.stdout.readline).strip()).groups()
 
 
 def prompt(send, url, key):
@@ -178,9 +202,12 @@ class Debian(unittest.TestCase):
         with System() as system:
             with_version(DEB, "0.0.1", system.root / "root")
             shutil.copy(DEB, system.root / "root/new.deb")
+            (system.root / "etc/default/acp-gateway").write_text("ACP_GATEWAY__TIMEOUTS__DRAIN_TIMEOUT=20s\n")
             system.run("dpkg", "-i", "/root/other.deb")
             system.run("systemd-analyze", "verify", "--man=yes", "acp-gateway.service")
             exposure = system.run("systemd-analyze", "security", "--no-pager", "acp-gateway.service")
+            examples = {file.name for file in (system.root / "usr/share/doc/acp-gateway/examples").iterdir()}
+            self.assertLessEqual({"Caddyfile", "acp-gateway.conf", "acp-gateway.json", "alerts.yaml"}, examples)
             self.assertLess(float(re.search(r"exposure level for acp-gateway\.service: ([0-9.]+)", exposure)[1]), 4)
 
             url, key = self.link(system)
@@ -190,6 +217,8 @@ class Debian(unittest.TestCase):
             self.assertIn('"isolation":"namespaces"', journal)
             self.assertRegex(journal, r'"control_groups":"used')
             self.assertNotIn(key, journal)
+            environment = system.run("sh", "-c", "cat /proc/$(systemctl show --value --property=MainPID acp-gateway)/environ")
+            self.assertIn("ACP_GATEWAY__TIMEOUTS__DRAIN_TIMEOUT=20s", environment)
             system.run("systemctl", "reload", "acp-gateway")
 
             system.run("dpkg", "-i", "/root/new.deb")
@@ -203,7 +232,7 @@ class Debian(unittest.TestCase):
             system.run("dpkg", "--remove", "acp-gateway")
             self.assertTrue((system.root / "var/lib/acp-gateway/private/log.sqlite").exists())
             # Beside the configuration and the data, the records of dpkg and systemd remain until `purge`.
-            kept = ("/etc/acp-gateway", "/var/lib/acp-gateway", "/var/lib/dpkg/", "/var/lib/systemd/", "/etc/systemd/system/")
+            kept = ("/etc/acp-gateway", "/etc/default/acp-gateway", "/var/lib/acp-gateway", "/var/lib/dpkg/", "/var/lib/systemd/", "/etc/systemd/system/")
             self.assertEqual([path for path in self.left(system) if not path.startswith(kept)], [])
             system.run("dpkg", "--purge", "acp-gateway")
             self.assertEqual(self.left(system), [])
@@ -215,7 +244,7 @@ class Debian(unittest.TestCase):
     def link(self, system):
         """A link of the service, as its operator gets it."""
         def link():
-            done = subprocess.run(system.command("acp-gateway", "link", user="acp-gateway"), text=True, capture_output=True)
+            done = attempt(*system.command("acp-gateway", "link", user="acp-gateway"))
             return re.fullmatch(r"(http://\S+)/#key=(\S+)\n", done.stdout)
         return until(link).groups()
 
@@ -241,7 +270,7 @@ class Script(unittest.TestCase):
                 known = [each["sessionId"] for each in sessions]
                 session = prompt(system.request, *link)
                 system.run("pkill", "--exact", "--full", "/home/alice/.local/bin/acp-gateway --print-link")
-                gateway.wait(DEADLINE)
+                bounded(gateway, gateway.wait)
             self.assertEqual(len(known), 1)
 
             self.complete(system)
@@ -260,7 +289,7 @@ class Script(unittest.TestCase):
         for file in [FILES / "install.sh", FILES / "SHA256SUMS"]:
             shutil.copy(file, system.root / "srv")
         system.start("python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", system.root / "srv", "8000", host=True)
-        until(lambda: subprocess.run(system.command("curl", "-fsS", "-o", "/dev/null", "http://127.0.0.1:8000"), stderr=subprocess.DEVNULL).returncode == 0)
+        until(lambda: attempt(*system.command("curl", "-fsS", "-o", "/dev/null", "http://127.0.0.1:8000")).returncode == 0)
 
     def complete(self, system):
         share = "/home/alice/.local/share"
@@ -279,7 +308,7 @@ class Script(unittest.TestCase):
         self.assertGreater(len(pages), 20)
         for page in pages:
             path = f"/{page.relative_to(system.root)}"
-            done = subprocess.run(system.command("man", "--warnings", "--local-file", path), text=True, capture_output=True)
+            done = attempt(*system.command("man", "--warnings", "--local-file", path))
             self.assertEqual((done.returncode, done.stderr), (0, ""), path)
             self.assertIn("NAME", done.stdout)
 
@@ -301,21 +330,30 @@ class Npm(unittest.TestCase):
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acp-gateway-npm-")))
             registry = self.registry(stack, folder / "registry")
             environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "npm_config_registry": registry, "npm_config_cache": str(folder / "cache"),
-                           "npm_config_update_notifier": "false", "ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS": "true"}
-            command = ["npx", "--yes", "acp-gateway", "--print-link"]
-            gateway = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL, text=True, start_new_session=True)
-            stack.callback(gateway.stdout.close)
-            stack.callback(gateway.wait)
-            stack.callback(interrupt, gateway)
-            url, key = link_of(gateway)
-            prompt(request, url, key)
-            interrupt(gateway)
-            # The gateway has closed the other end when it has ended.
-            self.assertEqual(gateway.stdout.read(), "")
+                           "npm_config_update_notifier": "false", "ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS": "true",
+                           "ACP_GATEWAY__TIMEOUTS__DRAIN_TIMEOUT": "30s"}
+            def start():
+                gateway = started(stack, "npx", "--yes", "acp-gateway", "--print-link", cwd=folder, env=environment,
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                stack.callback(interrupt, gateway)
+                return gateway, *link_of(gateway)
+            def turns():
+                return sorted(turn["status"] for turn in request(f"{url}/v1/sessions/{session}/prompts", key)["prompts"])
+            def stop():
+                interrupt(gateway)
+                # The gateway has closed the other end when it has ended.
+                self.assertEqual(bounded(gateway, gateway.stdout.read), "")
+            gateway, url, key = start()
+            session = prompt(request, url, key)
+            request(f"{url}/v1/sessions/{session}/prompts", key, {"prompt": "/slow 3"})
+            until(lambda: turns() == ["completed", "running"])
+            # npx and the launcher pass the signal on, but this is one stop, so the turn ends.
+            stop()
             with self.assertRaises(OSError):
                 request(f"{url}/v1", key)
-            self.assertTrue((folder / ".local/share/acp-gateway/private/log.sqlite").exists())
+            gateway, url, key = start()
+            self.assertEqual(turns(), ["completed", "completed"])
+            stop()
 
     def registry(self, stack, folder):
         """A registry with the packages of the release."""
@@ -337,31 +375,29 @@ class Npm(unittest.TestCase):
         return url
 
 
-class Arm(unittest.TestCase):
-    def test_program_for_aarch64_runs(self):
-        with tempfile.TemporaryDirectory() as folder:
-            run("tar", "-xzf", ARM_ARCHIVE, "-C", folder, "--strip-components=1")
-            program = ["qemu-aarch64-static", f"{folder}/bin/acp-gateway"]
+class Foreign(unittest.TestCase):
+    def test_program_for_the_other_architecture_runs(self):
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            run("tar", "-xzf", FOREIGN_ARCHIVE, "-C", folder, "--strip-components=1")
+            program = [f"qemu-{FOREIGN}-static", f"{folder}/bin/acp-gateway"]
             self.assertEqual(run(*program, "--version"), f"acp-gateway {VERSION}\n")
             # Without support of the kernel, the program cannot start itself as a supervisor. So the test speaks to the demo agent.
-            agent = subprocess.Popen([*program, "demo-agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            agent = started(stack, *program, "demo-agent", stdin=subprocess.PIPE)
+            stack.callback(agent.stdin.close)
             answers = []
             def call(method, params):
                 agent.stdin.write(json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}) + "\n")
                 agent.stdin.flush()
-                for line in agent.stdout:
+                while line := bounded(agent, agent.stdout.readline):
                     message = json.loads(line)
                     if message.get("id") == method:
                         return message["result"]
                     answers.append(message.get("params", {}).get("update", {}).get("content", {}))
-            try:
-                call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
-                session = call("session/new", {"cwd": folder, "mcpServers": []})["sessionId"]
-                call("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]})
-            finally:
-                agent.stdin.close()
-                agent.wait(DEADLINE)
-                agent.stdout.close()
+                raise AssertionError("the agent has ended")
+            call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+            session = call("session/new", {"cwd": folder, "mcpServers": []})["sessionId"]
+            call("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]})
             text = "".join(content.get("text", "") for content in answers if isinstance(content, dict))
             self.assertTrue(text.startswith(ANSWER), text)
 

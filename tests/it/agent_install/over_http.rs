@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::packages::{AGENT, binary_archive, executable, sha256};
+use super::packages::{binary_archive, executable, sha256};
 use super::{binary_entry, entry, registry};
 use crate::support::gateway::{binary, command};
 use crate::support::wait::LONGEST;
@@ -203,6 +203,16 @@ async fn administrator_installs_an_agent_of_the_registry() {
     );
 }
 
+/// A server that closes each connection. Returns its address.
+fn close_connections() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    // The thread ends with the process of the tests.
+    let serve = move || listener.incoming().for_each(drop);
+    std::thread::Builder::new().spawn(serve).expect("a thread");
+    address
+}
+
 #[tokio::test]
 async fn failed_installation_has_its_reason_and_leaves_nothing() {
     let gateway = with_registry(Setup::fake(&[]));
@@ -212,14 +222,11 @@ async fn failed_installation_has_its_reason_and_leaves_nothing() {
     ));
     let before = config(&gateway);
     let wrong = "0".repeat(64);
-    let refused = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!(
-        "http://{}/hello.tar.gz",
-        refused.local_addr().expect("an address")
-    );
-    drop(refused);
+    let address = close_connections();
+    let url = format!("http://user:{SECRET}@{address}/hello.tar.gz?token={SECRET}");
+    let failed_load = format!("could not load http://{address}/hello.tar.gz");
     for (entries, reason) in [
-        (vec![binary_entry("1.0.0", &url, None)], "could not load"),
+        (vec![binary_entry("1.0.0", &url, None)], &*failed_load),
         (
             vec![binary_entry("1.0.0", "hello.tar.gz", Some(&wrong))],
             &*hash,
@@ -235,9 +242,12 @@ async fn failed_installation_has_its_reason_and_leaves_nothing() {
         assert_eq!(failed["status"], "failed", "{reason}: {failed}");
         let detail = failed["detail"].as_str().expect("a reason");
         assert!(detail.contains(reason), "{reason}: {detail}");
+        assert!(!detail.contains(SECRET), "{detail}");
         assert!(!super::is_installed(&gateway, "hello"), "{reason}");
         assert_eq!(config(&gateway), before, "{reason}");
     }
+    let log = gateway.log();
+    assert!(log.contains(&failed_load) && !log.contains(SECRET), "{log}");
     assert_eq!(names(&gateway).await, ["fake"]);
     let events = audited(&gateway, 8).await;
     assert_eq!(
@@ -303,19 +313,55 @@ fn agent_with_key() -> String {
     executable().replace("HELLO", "GEMINI_API_KEY")
 }
 
-#[tokio::test]
-async fn agent_on_path_gets_an_entry() {
-    let gateway = Setup::fake(&[]).start_with(|folder| {
+/// A gateway whose PATH begins with the folder `bin`.
+fn with_path(setup: Setup) -> Gateway {
+    setup.start_with(|folder| {
         let bin = folder.join("bin");
         fs::create_dir(&bin).expect("the folder is ours");
-        let program = bin.join("gemini");
-        assert!(AGENT.contains("HELLO"));
-        fs::write(&program, agent_with_key()).expect("the folder is ours");
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("the file is ours");
         let mut path: OsString = bin.into();
         path.push(":/usr/local/bin:/usr/bin:/bin");
         vec![("PATH", path), ("GEMINI_API_KEY", SECRET.into())]
-    });
+    })
+}
+
+fn put_on_path(gateway: &Gateway) {
+    let program = gateway.path("bin/gemini");
+    fs::write(&program, agent_with_key()).expect("the folder is ours");
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("the file is ours");
+}
+
+#[tokio::test]
+async fn agent_on_path_joins_the_default_agents() {
+    let gateway = with_path(Setup::default());
+    let before = names(&gateway).await;
+    assert!(before.contains(&"demo".to_owned()), "{before:?}");
+    put_on_path(&gateway);
+    let state = gateway.get(PATH).await;
+    assert!(state["onPath"].to_string().contains("gemini"), "{state}");
+    let done = install(&gateway, json!({ "agent": "gemini", "from": "path" })).await;
+    assert_eq!(
+        (&done["status"], &done["inherits"], &done["configFile"]),
+        (&json!("succeeded"), &json!(true), &Value::Null),
+        "{done}"
+    );
+    let names = names(&gateway).await;
+    assert!(
+        before
+            .iter()
+            .chain([&"gemini".to_owned()])
+            .all(|name| names.contains(name)),
+        "{names:?}"
+    );
+    assert_eq!(
+        answer(&gateway, "gemini").await,
+        format!("hello from {SECRET}")
+    );
+}
+
+#[tokio::test]
+async fn agent_on_path_gets_an_entry() {
+    let gateway = with_path(Setup::fake(&[]));
+    put_on_path(&gateway);
     let state = gateway.get(PATH).await;
     let found = state["onPath"].as_array().expect("agents").clone();
     let expected =
@@ -342,6 +388,65 @@ async fn agent_on_path_gets_an_entry() {
     );
     let found = gateway.get(PATH).await["onPath"].clone();
     assert!(!found.to_string().contains("gemini"), "{found}");
+
+    // The same command with another name.
+    let renamed = written.replace("[agents.gemini]", "[agents.renamed]");
+    fs::write(gateway.path("config.toml"), renamed).expect("the file is ours");
+    super::runs(&gateway, "renamed").await;
+    let again = gateway.posted(PATH, &[], &body("gemini")).await;
+    again.problem(422, "invalid");
+}
+
+/// The registry selects the name of a program, and must not select the keys that it gets with it.
+#[tokio::test]
+async fn installed_agent_receives_keys_by_its_id_from_a_personal_gateway_only() {
+    let install_gemini = async |setup: Setup, id: &str| {
+        let gateway = with_registry(setup);
+        let key = "environ.get(\"GEMINI_API_KEY\", \"nobody\")";
+        let agent = executable().replace("environ[\"HELLO\"]", key);
+        fs::write(gateway.path("agent.py"), agent).expect("the folder is ours");
+        let target = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+        let binary =
+            json!({ "binary": { target: { "archive": "agent.py", "cmd": "./bin/gemini" } } });
+        registry(&gateway, &[entry(id, "1.0.0", &binary)]);
+        let listed = gateway.get("/v1/registry").await["agents"][0]["keyVariables"].clone();
+        let body = json!({ "agent": id, "from": "registry", "version": "1.0.0" });
+        let done = install(&gateway, body).await;
+        assert_eq!(done["status"], "succeeded", "{done}");
+        let inherits = gateway.get(PATH).await["registry"]["inherits"].clone();
+        assert_eq!(done["receivedVariables"], json!([]));
+        assert_eq!(answer(&gateway, id).await, "hello from nobody");
+        (listed, inherits)
+    };
+    let other = install_gemini(Setup::default(), "other").await;
+    assert_eq!(other, (json!([]), json!(true)));
+    let public = "server.public_url = \"https://gateway.example\"";
+    let public = install_gemini(Setup::fake(&[]).settings(public), "gemini").await;
+    assert_eq!(public, (json!(["GEMINI_API_KEY"]), json!(false)));
+}
+
+/// The record of an installation is there before the first start of the agent, and its entry is not.
+#[tokio::test]
+async fn installation_that_a_stop_interrupts_can_be_repeated() {
+    let mut gateway = with_registry(Setup::fake(&[]));
+    let archive = gateway.path("hello.tar.gz");
+    binary_archive(&archive, "#!/bin/sh\nexec sleep 600\n");
+    registry(&gateway, &[binary_entry("1.0.0", "hello.tar.gz", None)]);
+    let accepted = gateway.posted(PATH, &[], &hello()).await;
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    eventually("the agent starts", LONGEST, || async {
+        let step = gateway.get(PATH).await["installation"]["step"].clone();
+        (step == "starting the agent").then_some(())
+    })
+    .await;
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    assert!(super::is_installed(&gateway, "hello"));
+    assert!(!config(&gateway).contains("hello"));
+
+    binary_archive(&archive, &executable());
+    gateway.start();
+    assert_eq!(install(&gateway, hello()).await["status"], "succeeded");
+    assert_eq!(answer(&gateway, "hello").await, "hello from world");
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ async fn agents_found_on_path_receive_the_variables_of_their_own_provider() {
     );
     let log = gateway.log();
     assert!(
-        log.contains("CODEX_HOME, OPENAI_API_KEY") && !log.contains(KEY),
+        log.contains("OPENAI_API_KEY, CODEX_HOME") && !log.contains(KEY),
         "names only: {log}"
     );
 

@@ -179,6 +179,10 @@ async fn a_second_signal_ends_it_at_once() {
     gateway.signal(Signal::TERM);
     // It drains, and would do so for a minute.
     stream.until("shutdown").await;
+    // The same stop, as a launcher passes it on. The next one is another stop.
+    gateway.signal(Signal::TERM);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!gateway.log().contains("second signal: stopping at once"));
     let began = Instant::now();
     gateway.signal(Signal::TERM);
     let code = gateway.ended(Duration::from_secs(10));

@@ -90,7 +90,7 @@ function Offers({ client, names, onAdded }: Props) {
           <h3>{strings.agents.onMachine}</h3>
           <ul className="task-list">
             {onPath.map(({ name, command, keyVariables }) => (
-              <Offer key={name} {...row} title={name} label={strings.agents.addIt(name)} verb={strings.agents.addShort} order={{ agent: name, from: "path" }} keyVariables={keyVariables}>
+              <Offer key={name} {...row} title={name} label={strings.agents.addIt(name)} verb={strings.agents.addShort} order={{ agent: name, from: "path" }} keyVariables={keyVariables} inherits>
                 <code>{command}</code>
               </Offer>
             ))}
@@ -165,6 +165,7 @@ function Registry({ client, registry, names, row }: { client: GatewayClient; reg
               verb={strings.agents.installShort}
               order={kinds.length > 0 ? { agent: id, from: "registry", version } : null}
               keyVariables={keyVariables}
+              inherits={registry?.inherits ?? false}
             >
               {visible(description)}
             </Offer>
@@ -184,10 +185,12 @@ interface OfferProps extends Row {
   /** Null for an agent that does not run on this machine. */
   order: NewInstallation | null;
   keyVariables: string[];
+  /** Whether the agent receives the variables from the environment of the gateway. */
+  inherits: boolean;
   children: ReactNode;
 }
 
-function Offer({ title, version, label, verb, order, keyVariables, running, failed, onAdd, children }: OfferProps) {
+function Offer({ title, version, label, verb, order, keyVariables, inherits, running, failed, onAdd, children }: OfferProps) {
   const isRunning = running !== null && running.agent === order?.agent;
   return (
     <li className="task offer">
@@ -197,7 +200,7 @@ function Offer({ title, version, label, verb, order, keyVariables, running, fail
       <p className="installable-note">{children}</p>
       {keyVariables.length > 0 && (
         <p className="installable-note">
-          <Words text={strings.agents.needsKey(keyVariables)} />
+          <Words text={strings.agents.needsKey(keyVariables, inherits)} />
         </p>
       )}
       {order === null && <p className="installable-note">{strings.agents.notForMachine}</p>}

@@ -114,7 +114,7 @@ pub struct InstallableAgentList {
     pub next_cursor: Option<String>,
 }
 
-/// What this gateway can add to its configuration, and the latest installation.
+/// The agents that this gateway can add without a download, its registry, and the latest installation.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstallationState {
@@ -136,6 +136,8 @@ pub struct RegistryInfo {
     pub source: String,
     /// Whether `registry.source` names it. Otherwise it is the registry of the ACP project.
     pub configured: bool,
+    /// Whether an agent receives those of its `keyVariables` that the gateway's environment has.
+    pub inherits: bool,
 }
 
 /// A known agent whose command is on PATH.
@@ -208,7 +210,7 @@ pub struct Installation {
     pub received_variables: Vec<String>,
     /// Whether the agent receives a key variable that the gateway's environment gets later. Otherwise its entry must have it.
     pub inherits: bool,
-    /// The file with the new entry.
+    /// The file with the new entry. Null if the gateway offers the agent without one.
     #[schema(required)]
     pub config_file: Option<String>,
 }

@@ -433,7 +433,7 @@ async fn next_of(child: &mut Option<Running>) -> Option<io::Result<Line>> {
 }
 
 /// The time for the output of the command with one argument, and its size.
-const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 const OUTPUT_BYTES: u64 = 1024;
 
 /// The command of the agent. Its arguments and variables may contain secrets, so it has no `Debug`.

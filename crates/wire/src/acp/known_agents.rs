@@ -3,6 +3,8 @@
 //!
 //! - An agent on PATH gets only the variables of its row. The whole environment would give every agent all secrets of
 //!   the gateway. All variables that end in `_API_KEY` would give it the keys of other providers.
+//! - An installed agent gets keys by its id in the registry, because the registry also selects the name of its program. It
+//!   gets only the keys that the page names before the installation.
 //! - Keys, tokens and URLs with a user are masked. Other settings are not masked, because ordinary output contains
 //!   values such as `true` or `us-east1`.
 //! - The gateway calls `authenticate` only after the agent has rejected a session. Codex writes the key into
@@ -46,6 +48,8 @@ struct Table {
 pub struct KnownAgent {
     /// The name in the catalogue if the agent is found on PATH.
     pub name: &'static str,
+    /// The id in the registry of the ACP project.
+    registry_id: Option<&'static str>,
     /// Programs on PATH, the preferred one first.
     pub commands: Vec<&'static str>,
     /// The arguments that start the agent in ACP mode.
@@ -93,6 +97,11 @@ impl KnownAgent {
                 .iter()
                 .find(|known| args.iter().any(|arg| known.has_package(arg)))
         })
+    }
+
+    /// Finds the known agent that has this id in the registry.
+    pub fn of_registry(id: &str) -> Option<&'static Self> {
+        KNOWN.iter().find(|known| known.registry_id == Some(id))
     }
 
     pub fn dialect(&self) -> AgentDialect {

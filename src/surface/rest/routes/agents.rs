@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::operations::Routes;
-use crate::registry::{Entry, ListingError, Running};
+use crate::registry::{Entry, FoundAgent, ListingError, OrderError};
 use crate::server::ConnectionPermit;
 use crate::surface::http::{
     ApiError, ApiRequest, AppState, CanAdmin, CanRead, JsonBody, Page, Params, Result,
@@ -292,7 +292,7 @@ async fn list_installable_agents(
         version: entry.version.clone(),
         description: entry.description.clone(),
         kinds: entry.kinds().iter().map(ToString::to_string).collect(),
-        key_variables: key_variables(entry.known()),
+        key_variables: key_variables(KnownAgent::of_registry(&entry.id)),
     };
     let agents = entries.iter().map(shown).collect();
     let (agents, next_cursor) = page.select(agents, |agent| agent.id.clone());
@@ -312,23 +312,16 @@ fn key_variables(known: Option<&KnownAgent>) -> Vec<String> {
 ///
 /// Poll it while `installation.status` is `running`.
 #[utoipa::path(get, path = "/v1/installation", responses(
-    (status = 200, body = InstallationState, description = "What can be added, and the latest installation."),
+    (status = 200, body = InstallationState, description = "The agents on PATH, the registry, and the latest installation."),
 ))]
 async fn get_installation(request: ApiRequest<CanAdmin>) -> Json<InstallationState> {
     let app = &request.app;
     let registry = app.installations.permits_registry().then(|| RegistryInfo {
         source: app.registry.source().place(),
         configured: app.registry.is_configured(),
+        inherits: app.installations.is_personal(),
     });
-    let catalogue = app.catalogue.load();
-    let has_entry = |known: &KnownAgent| {
-        let is_same = |spec: &Arc<AgentSpec>| {
-            spec.name.as_str() == known.name || spec.known.is_some_and(|spec| spec.row == known)
-        };
-        catalogue.agents().any(is_same)
-    };
-    let found = app.installations.on_path().into_iter();
-    let on_path = found.filter(|(known, _)| !has_entry(known));
+    let on_path = addable_on_path(app).into_iter();
     let on_path = on_path.filter_map(|(known, command)| {
         Some(AgentOnPath {
             name: known.name.parse().ok()?,
@@ -341,6 +334,19 @@ async fn get_installation(request: ApiRequest<CanAdmin>) -> Json<InstallationSta
         on_path: on_path.collect(),
         installation: app.installations.latest(),
     })
+}
+
+/// The known agents on PATH that the catalogue does not have.
+fn addable_on_path(app: &AppState) -> Vec<FoundAgent> {
+    let catalogue = app.catalogue.load();
+    let mut found = app.installations.on_path();
+    found.retain(|(known, _)| {
+        let is_same = |spec: &Arc<AgentSpec>| {
+            spec.name.as_str() == known.name || spec.known.is_some_and(|spec| spec.row == *known)
+        };
+        !catalogue.agents().any(is_same)
+    });
+    found
 }
 
 /// Adds an agent to the configuration of the gateway.
@@ -362,9 +368,10 @@ async fn install_agent(
     } = body.value;
     let found = match from {
         InstallationSource::Path => {
-            let mut found = app.installations.on_path().into_iter();
+            let mut found = addable_on_path(app).into_iter();
             let found = found.find(|(known, _)| known.name == agent.as_str());
-            let unknown = || ApiError::invalid("/agent", "no such known agent is on PATH");
+            let detail = "no known agent with this name is on PATH without an entry";
+            let unknown = || ApiError::invalid("/agent", detail);
             Some(found.ok_or_else(unknown)?)
         }
         InstallationSource::Registry if !app.installations.permits_registry() => {
@@ -386,9 +393,12 @@ async fn install_agent(
     }
     let author = request.by.author();
     let ordered = app.installations.order(&author, agent, version, found);
-    let running =
-        |error: Running| ApiError::new(ProblemCode::InstallationRunning, error.to_string());
-    let installation = ordered.map_err(running)?;
+    let installation = ordered.map_err(|error| match error {
+        OrderError::Running(_) => {
+            ApiError::new(ProblemCode::InstallationRunning, error.to_string())
+        }
+        OrderError::Stopping => ApiError::draining(),
+    })?;
     tracing::info!(agent = %installation.agent, by = %request.by.id, "adding an agent");
     let body = Json(installation);
     Ok((StatusCode::ACCEPTED, location("/v1/installation"), body).into_response())

@@ -1064,7 +1064,7 @@ export interface components {
              * @description The bytes of the download so far. Null in other steps.
              */
             bytes: number | null;
-            /** @description The file with the new entry. */
+            /** @description The file with the new entry. Null if the gateway offers the agent without one. */
             configFile: string | null;
             /** @description The reason of a failure, with the next step. */
             detail: string | null;
@@ -1131,7 +1131,7 @@ export interface components {
             /** @description The version in the registry. */
             version?: string;
         };
-        /** @description What this gateway can add to its configuration, and the latest installation. */
+        /** @description The agents that this gateway can add without a download, its registry, and the latest installation. */
         InstallationState: {
             installation: components["schemas"]["Installation"] | null;
             /** @description The known agents whose command is on PATH and that have no entry. Empty if the gateway has more users than its operator. */
@@ -2160,6 +2160,8 @@ export interface components {
         RegistryInfo: {
             /** @description Whether `registry.source` names it. Otherwise it is the registry of the ACP project. */
             configured: boolean;
+            /** @description Whether an agent receives those of its `keyVariables` that the gateway's environment has. */
+            inherits: boolean;
             /** @description The host of the registry, or its file. */
             source: string;
         };

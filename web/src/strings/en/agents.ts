@@ -44,7 +44,8 @@ export const loadingRegistry = "Loading the list…";
 export const noRegistry = "Set `registry.source` in the configuration to install agents of a registry here. `acp-gateway agent add` installs them in a terminal.";
 export const allConfigured = "Every agent of the registry is configured.";
 export const notForMachine = "Not available for this machine";
-export const needsKey = (variables: string[]) => `Needs a sign-in, or ${anyOf(variables)}`;
+export const needsKey = (variables: string[], inherits: boolean) =>
+  `Needs a sign-in, or ${anyOf(variables)}${inherits ? ", which it receives if the gateway's environment has it" : ""}`;
 
 export const adding = "Adding the agent";
 export const download = "Download";
