@@ -53,10 +53,12 @@ impl Reloader {
         let previous = self.config.clone();
         let built = self.shutdown.spawn_blocking(move || {
             let read = read().map_err(|error| error.to_string())?;
-            // The address decides which agents are found automatically, but the listener does not change.
-            if previous.listen.is_exposed() && !read.listen.is_exposed() {
+            // They decide which agents and keys the gateway finds itself, but they do not change at a reload.
+            let becomes_local = previous.listen.is_exposed() && !read.listen.is_exposed();
+            if becomes_local || !previous.is_personal() && read.is_personal() {
                 return Err(
-                    "`listen` is now a loopback address: restart the gateway to apply it"
+                    "only this machine would reach the gateway with the new `listen`, `public_url`, `allowed_hosts` and \
+                     `trusted_proxies`: restart it to apply them"
                         .to_owned(),
                 );
             }

@@ -215,6 +215,17 @@ async fn invalid_reload_changes_nothing_and_names_keys_that_need_a_restart() {
     );
 }
 
+/// The listener and its names stay, so agents must not get what they would get on a gateway of one person.
+#[tokio::test]
+async fn reload_that_leaves_the_gateway_to_one_person_needs_a_restart() {
+    let public = "server.public_url = \"https://gateway.example\"";
+    let gateway = start(Setup::fake(&[]).settings(public));
+    let config = std::fs::read_to_string(gateway.path("config.toml")).expect("a file");
+    let personal = config.replace(public, "");
+    assert_ne!(personal, config);
+    reload(&gateway, &personal, "restart it to apply them").await;
+}
+
 #[tokio::test]
 async fn the_operators_key_changes_and_streams_of_the_previous_end() {
     const OTHER: &str = "another_key_that_is_long_enough_for_an_admin";
