@@ -164,10 +164,11 @@ pub(super) async fn add_ordered(
     show: Show,
     shutdown: Shutdown,
 ) -> Result<Added, Failure> {
-    if let Some((known, command)) = order.found {
-        return add_found(known, command, &order.agent, source);
+    if let Some(found) = order.found {
+        return add_found(found.known, found.command, &order.agent, source);
     }
-    let (id, version) = (order.agent.as_str(), order.version.as_deref());
+    let id = order.agent.as_str();
+    let version = order.version.as_deref();
     let registry = RegistryFlags::default();
     let prepared = Installations::prepare(id, version, source, &registry, show, shutdown);
     let (entry, installations) = prepared.await?;

@@ -39,8 +39,12 @@ pub struct Order {
     actor: AuditActor,
 }
 
-/// A known agent, and its command on PATH.
-pub type FoundAgent = (&'static KnownAgent, &'static str);
+/// A known agent on PATH.
+#[derive(Debug, Clone, Copy)]
+pub struct FoundAgent {
+    pub known: &'static KnownAgent,
+    pub command: &'static str,
+}
 
 /// The result of an order, or the reason of the failure.
 pub type Outcome = Result<Added, String>;
@@ -111,7 +115,8 @@ impl Installations {
         let found = KNOWN.iter().filter_map(|known| {
             let mut commands = known.commands.iter().copied();
             let is_found = |command: &&str| resolve((*command).as_ref(), path).is_ok();
-            Some((known, commands.find(is_found)?))
+            let command = commands.find(is_found)?;
+            Some(FoundAgent { known, command })
         });
         found.collect()
     }

@@ -322,7 +322,7 @@ async fn get_installation(request: ApiRequest<CanAdmin>) -> Json<InstallationSta
         inherits: app.installations.is_personal(),
     });
     let on_path = addable_on_path(app).into_iter();
-    let on_path = on_path.filter_map(|(known, command)| {
+    let on_path = on_path.filter_map(|FoundAgent { known, command }| {
         Some(AgentOnPath {
             name: known.name.parse().ok()?,
             command: command.to_owned(),
@@ -340,7 +340,7 @@ async fn get_installation(request: ApiRequest<CanAdmin>) -> Json<InstallationSta
 fn addable_on_path(app: &AppState) -> Vec<FoundAgent> {
     let catalogue = app.catalogue.load();
     let mut found = app.installations.on_path();
-    found.retain(|(known, _)| {
+    found.retain(|FoundAgent { known, .. }| {
         let is_same = |spec: &Arc<AgentSpec>| {
             spec.name.as_str() == known.name || spec.known.is_some_and(|spec| spec.row == *known)
         };
@@ -369,7 +369,7 @@ async fn install_agent(
     let found = match from {
         InstallationSource::Path => {
             let mut found = addable_on_path(app).into_iter();
-            let found = found.find(|(known, _)| known.name == agent.as_str());
+            let found = found.find(|found| found.known.name == agent.as_str());
             let detail = "no known agent with this name is on PATH without an entry";
             let unknown = || ApiError::invalid("/agent", detail);
             Some(found.ok_or_else(unknown)?)
