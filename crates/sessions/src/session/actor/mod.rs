@@ -154,7 +154,9 @@ impl Actor {
     }
 
     async fn next_wakeup(&mut self, reads_output: bool) -> Wakeup {
-        let waits_for_commit = self.waits_for_commit();
+        // While the output is not read, only a commit or free space lets the session continue. `reads_output` itself decides,
+        // because the writer can commit between two looks at the log, and then neither event would wake the session.
+        let waits_for_commit = !reads_output || self.waits_for_commit();
         let deadline = self.next_deadline();
         let wakeup = tokio::select! {
             biased;
@@ -272,7 +274,6 @@ impl Actor {
         self.binding.waits_for_commit()
             || self.requests.waits_for_commit()
             || self.turns.is_unsent()
-            || self.is_log_behind()
     }
 
     /// Sends answers, calls and the prompt whose events are durable, and reports the activity to the pool.
