@@ -604,7 +604,7 @@ impl Installations {
         let mut earlier = installed(&self.installer.agents)?;
         earlier.retain(|(_, record)| record.id == entry.id);
         earlier.sort_by_key(|(_, record)| record.installed_at);
-        let Some((_, record)) = earlier.pop() else {
+        let Some((folder, record)) = earlier.pop() else {
             return Err(format!(
                 "{0} is not installed; `acp-gateway agent add {0}` installs it",
                 entry.id
@@ -612,13 +612,19 @@ impl Installations {
             .into());
         };
         let Record { id, version, .. } = record;
+        let mut previous_version = Some(version.clone());
         if version == entry.version {
-            return Ok(Outcome::Unchanged { id, version });
+            if EntryFile::open(&self.file, folder.clone())?.has_installed() {
+                return Ok(Outcome::Unchanged { id, version });
+            }
+            // An update that ended before it wrote the entry.
+            self.installer.discard(&folder);
+            previous_version = earlier.pop().map(|(_, record)| record.version);
         }
         let mut request = flags.request(record.name);
         request.kind = request.kind.or(Some(record.kind));
         let mut installation = self.install(entry, request).await?;
-        installation.previous_version = Some(version);
+        installation.previous_version = previous_version;
         for (folder, _) in earlier {
             self.installer.discard(&folder);
         }
