@@ -79,8 +79,9 @@ test("notifications name the session that asks or has ended, while nobody looks"
   await ended(here, await api.prompt(here, "/about while one looks"));
   await page.getByText("/about while one looks").first().waitFor();
   await chat.ended("Finished");
-  // The list has the end of the turn before the page is hidden: the gateway sends it within 250 ms.
-  await page.waitForTimeout(1000);
+  // The list has the end of the turn before the page is hidden.
+  const { lastActivityAt } = await api.call("GET", `sessions/${here}`);
+  await page.waitForFunction((end) => document.querySelector(".session-row.current time").dateTime >= end, lastActivityAt);
   assert.deepEqual(await page.evaluate(() => window.notices), []);
   await page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, get: () => true }));
   await api.prompt(asks, "run");
