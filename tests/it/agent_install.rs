@@ -189,7 +189,10 @@ async fn binary_agent_is_installed_with_its_checksum_and_runs() {
         &[binary_entry("1.1.0", "hello.tar.gz", Some(&hash))],
     );
     let before = fs::read_to_string(gateway.path("config.toml")).expect("a file");
-    for attempt in ["the first", "after one that ended before it wrote the entry"] {
+    for attempt in [
+        "the first",
+        "after one that ended before it wrote the entry",
+    ] {
         fs::write(gateway.path("config.toml"), &before).expect("a file");
         let updated = agent(&gateway, &["update", "hello", "--registry", &file], &[]);
         assert!(

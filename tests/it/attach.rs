@@ -132,7 +132,7 @@ async fn attach_survives_a_kill_of_the_gateway_in_a_turn() {
     let (_folder, mut gateway) = durable();
     let mut editor = Editor::start(&gateway.url, &[]);
     let session = editor.new_session("").await;
-    editor.prompt(2, &session, "slow chunks=20 ms=200").await;
+    editor.prompt(2, &session, "slow chunks=100 ms=200").await;
     editor.prompt(3, &session, "slow chunks=4 ms=20").await;
     editor
         .until(|line| line["method"] == "session/update")
@@ -158,7 +158,7 @@ async fn attach_survives_drains_of_the_gateway() {
     let mut editor = Editor::start(&gateway.url, &[]);
     let session = editor.new_session("").await;
     for id in [2, 3] {
-        editor.prompt(id, &session, "slow chunks=20 ms=200").await;
+        editor.prompt(id, &session, "slow chunks=100 ms=200").await;
         editor
             .until(|line| line["method"] == "session/update")
             .await;
@@ -338,7 +338,7 @@ async fn attach_rejects_a_key_that_ends_in_a_turn() {
         .output()
         .expect("the binary was built");
     let key = String::from_utf8(created.stdout).expect("text");
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    until_known(&gateway, key.trim()).await;
     let mut command = attach();
     let file = gateway.path("key");
     std::fs::write(&file, &key).expect("the folder is ours");
@@ -356,6 +356,20 @@ async fn attach_rejects_a_key_that_ends_in_a_turn() {
     let (code, log) = editor.ended().await;
     assert_eq!(code, Some(1));
     assert!(!log.contains(key.trim()), "{log}");
+}
+
+/// Waits until the gateway has read a new key.
+async fn until_known(gateway: &Gateway, key: &str) {
+    crate::support::eventually(
+        "the gateway knows the key",
+        Duration::from_mins(1),
+        || async {
+            let request = gateway.http.get(format!("{}/v1", gateway.url));
+            let answer = request.bearer_auth(key).send().await.expect("an answer");
+            (answer.status() == 200).then_some(())
+        },
+    )
+    .await;
 }
 
 /// A subcommand beside the gateway of this data folder.

@@ -318,7 +318,11 @@ fn commands_that_read_do_not_create_the_data_folder() {
 #[test]
 fn second_gateway_exits_with_a_message_and_the_first_continues() {
     let data = folder();
-    let mut first = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
+    let mut first = Gateway::start(
+        command(data.path())
+            .args(["--listen", "127.0.0.1:0"])
+            .env("ACP_GATEWAY__TIMEOUTS__DRAIN_TIMEOUT", "60s"),
+    );
     assert!(
         first.line.starts_with("http://127.0.0.1:") && first.line.contains("/#key=acpg_"),
         "{}",
@@ -352,7 +356,7 @@ fn second_gateway_exits_with_a_message_and_the_first_continues() {
     first.signal(Signal::TERM);
     assert_eq!(first.exit(), Some(0));
     assert!(
-        signalled.elapsed() < Duration::from_secs(4),
+        signalled.elapsed() < Duration::from_secs(15),
         "{:?}",
         signalled.elapsed()
     );
@@ -685,7 +689,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
     let root = rustix::process::geteuid().is_root();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let owner = |args: &[&str]| {
+    let owner = |args: &[&str], limit: Duration| {
         #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
         let mut command = Command::new(&program);
         command
@@ -700,7 +704,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
         }
         let mut child = command.spawn().unwrap();
         let environment = format!("/proc/{}/environ", child.id());
-        let until = Instant::now() + Duration::from_secs(2);
+        let until = Instant::now() + limit;
         let mut owner = u32::MAX;
         while owner != 0 && Instant::now() < until && child.try_wait().unwrap().is_none() {
             owner = fs::metadata(&environment).unwrap().uid();
@@ -710,9 +714,9 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
         child.wait().unwrap();
         owner
     };
-    assert_eq!(owner(&["healthcheck", "--listen", &address]), 0);
+    assert_eq!(owner(&["healthcheck", "--listen", &address], PATIENCE), 0);
     assert_ne!(
-        owner(&["demo-agent"]),
+        owner(&["demo-agent"], Duration::from_secs(2)),
         0,
         "an agent is open to its user, so the test can see a difference"
     );

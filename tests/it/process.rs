@@ -215,7 +215,7 @@ async fn stdin_stdout_and_end_of_file_pass() {
 
 #[tokio::test]
 async fn supervisor_does_not_keep_the_pipes_open() {
-    let bench = Bench::new();
+    let bench = Bench::with(Limits::default());
     let mut child = bench.start("exec >&- 2>&-; read -r end; exit 8").await;
     let mut out = String::new();
     let mut stdout = child.take_stdout().unwrap();

@@ -34,7 +34,7 @@ async fn until_shown(stream: &mut Events, session: &str, member: &str, value: Va
 /// All events until the stream is silent.
 async fn settled(stream: &mut Events) -> Vec<Event> {
     let mut events = Vec::new();
-    while let Ok(event) = timeout(3 * ROUND, stream.next()).await {
+    while let Ok(event) = timeout(20 * ROUND, stream.next()).await {
         events.push(event.expect("the stream is open"));
     }
     events
@@ -71,7 +71,7 @@ async fn a_new_session_can_be_read_as_soon_as_its_summary_arrives() {
         let (created, status) = tokio::join!(gateway.session("fake"), read);
         assert_eq!(status, 200, "{created}");
         // The next summary is sent at once again.
-        drop(settled(&mut stream).await);
+        while let Ok(Some(_)) = timeout(3 * ROUND, stream.next()).await {}
     }
 }
 
@@ -264,7 +264,7 @@ async fn a_change_of_another_session_arrives_at_once() {
     let began = Instant::now();
     until_shown(&mut stream, &session, "state", json!("waiting")).await;
     assert!(
-        began.elapsed() < Duration::from_secs(5),
+        began.elapsed() < Duration::from_secs(20),
         "{:?}",
         began.elapsed()
     );

@@ -299,7 +299,7 @@ async fn deadline_ends_running_and_queued_tasks() {
     let after = |seconds| (jiff::Timestamp::now() + Duration::from_secs(seconds)).to_string();
     let running = create(
         &gateway,
-        json!({ "agent": "fake", "description": "hang", "deadline": after(5) }),
+        json!({ "agent": "fake", "description": "hang", "deadline": after(16) }),
     )
     .await;
     let is_running = || async {
@@ -310,7 +310,7 @@ async fn deadline_ends_running_and_queued_tasks() {
     // Its deadline is before the end of the running task, which would let it begin.
     let queued = create(
         &gateway,
-        json!({ "agent": "fake", "description": "hang", "deadline": after(1) }),
+        json!({ "agent": "fake", "description": "hang", "deadline": after(6) }),
     )
     .await;
     for (task, ran) in [(&queued, false), (&running, true)] {
@@ -363,7 +363,7 @@ async fn folders_and_deadlines_are_checked_before_the_task_is_queued() {
 #[tokio::test]
 async fn deadline_that_has_passed_does_not_reject_the_repetition_of_its_request() {
     let gateway = Setup::fake(&[]).start();
-    let deadline = jiff::Timestamp::now() + Duration::from_secs(2);
+    let deadline = jiff::Timestamp::now() + Duration::from_secs(6);
     let body = json!({ "agent": "fake", "description": "hang", "deadline": deadline.to_string() });
     let request = || {
         let request = gateway.request(Method::POST, "/v1/tasks");

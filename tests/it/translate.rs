@@ -246,11 +246,12 @@ async fn recording_has_the_lines_in_both_directions() {
 
 #[tokio::test]
 async fn agent_writes_to_stderr_and_a_missing_program_is_an_error() {
-    let script = "echo from the agent >&2; cat > /dev/null";
-    let client = Client::start(translate(&[
+    let script = r#"echo from the agent >&2; echo '{"jsonrpc":"2.0","method":"ready","params":{}}'
+        cat > /dev/null"#;
+    let mut client = Client::start(translate(&[
         "--from", "acp", "--to", "acp", "--", "/bin/sh", "-c", script,
     ]));
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    client.until(|line| line["method"] == "ready").await;
     let (code, log) = client.end().await;
     assert_eq!((code, log.trim()), (Some(0), "from the agent"));
     let client = Client::start(translate(&[

@@ -124,8 +124,7 @@ test("the printed link leads to an agent by one press, and to its first answer",
   await page.keyboard.press("Enter");
   await section.getByText("Downloading agent.", { exact: true }).waitFor();
   const progress = section.getByRole("progressbar", { name: "Download" });
-  await progress.waitFor();
-  assert.ok((await progress.getAttribute("value")) > 0);
+  await page.waitForFunction((bar) => bar.getAttribute("value") > 0, await progress.elementHandle());
   assert.equal(await install(section, "Broken").getAttribute("aria-disabled"), "true");
   await checkAccessibility(page);
   await screenshot(page, "first-run-progress");

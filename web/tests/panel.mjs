@@ -77,6 +77,7 @@ test("folders are opened and left, and come before the files", async () => {
   await writeFile(path.join(folder, "zoo", "birds", "owl.txt"), "Hoo.\n");
   await open("Plan");
   await open("Files");
+  await pane.getByRole("button", { name: "zoo" }).waitFor();
   assert.equal(await pane.getByRole("listitem").first().textContent(), " zoo");
   await pane.getByRole("button", { name: "zoo" }).click();
   await pane.getByRole("button", { name: "birds" }).click();

@@ -61,7 +61,7 @@ test("errors of the panel, the list and the start page end with the lost connect
   await gateway.restart();
   await unreachable.first().waitFor({ state: "detached" });
   await panel.getByText(/This folder is empty|[a-z]/).first().waitFor();
-  assert.equal(await page.getByRole("alert").count(), 0);
+  await page.getByRole("alert").first().waitFor({ state: "detached" });
 
   await page.goto(`${gateway.origin}/#/`);
   await page.getByRole("button", { name: /^Agent:/ }).waitFor();

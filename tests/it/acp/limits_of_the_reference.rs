@@ -13,8 +13,8 @@ use crate::support::gateway::KEY;
 #[tokio::test]
 async fn abandoned_initializes_share_one_start_and_leave_no_process() {
     let gateway = Setup::fake_with(
-        &["--slow-start", "300"],
-        "pool = { max_size = 8, min_idle = 0, idle_timeout = \"1s\" }",
+        &["--slow-start", "5000"],
+        "pool = { max_size = 8, min_idle = 0, idle_timeout = \"6s\" }",
     )
     .start();
     let abandoned = (0..20).map(|_| {

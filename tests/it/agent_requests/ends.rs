@@ -66,7 +66,7 @@ async fn file_request_without_an_answer_is_an_error() {
 
 #[tokio::test]
 async fn a_command_is_waited_for_as_long_as_a_client_follows() {
-    let setup = Setup::fake_with(&[], &format!("{CLIENT}\nturn_idle_timeout = \"1s\""));
+    let setup = Setup::fake_with(&[], &format!("{CLIENT}\nturn_idle_timeout = \"6s\""));
     let gateway = setup
         .settings("testing.client_answer_timeout = \"300ms\"")
         .start();
@@ -83,7 +83,7 @@ async fn a_command_is_waited_for_as_long_as_a_client_follows() {
         }
     };
     assert_eq!(created["deadline"], Value::Null);
-    gateway.turn(&other, "slow chunks=15 ms=100").await;
+    gateway.turn(&other, "slow chunks=70 ms=100").await;
     assert_eq!(
         gateway.get_session(&session).await["state"],
         "waiting",

@@ -257,7 +257,7 @@ async fn agent_without_auth_methods_needs_no_sign_in() {
         (&auth["state"], &auth["authMethods"]),
         (&json!("not_required"), &json!([]))
     );
-    eventually("one process runs", Duration::from_secs(5), || async {
+    eventually("one process runs", Duration::from_secs(30), || async {
         (gateway.get("/v1/agents/fake").await["pool"]["processes"] == 1).then_some(())
     })
     .await;
@@ -273,7 +273,7 @@ async fn sign_in_rejected_by_new_processes_is_repeated_once() {
         log.path().to_str().expect("text"),
     ];
     let gateway = Setup::fake(&args)
-        .settings("testing.call_timeout = \"300ms\"")
+        .settings("testing.call_timeout = \"5s\"")
         .start();
     sign_in(&gateway).await;
     let session = gateway.session("fake").await;
@@ -286,7 +286,11 @@ async fn sign_in_rejected_by_new_processes_is_repeated_once() {
             .problem(424, "agent_auth_required");
     }
     assert_eq!(gateway.get(AUTH).await["state"], "unauthenticated");
-    let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+    let messages = eventually("the cancel", Duration::from_secs(30), || async {
+        let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+        messages.contains("$/cancel_request").then_some(messages)
+    })
+    .await;
     assert_eq!(
         messages.matches(r#""method":"authenticate""#).count(),
         2,

@@ -26,7 +26,7 @@ pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
         .to_owned();
     eventually(
         "the gateway has read its keys again",
-        Duration::from_secs(10),
+        Duration::from_secs(30),
         || async {
             let answer = Answer::of(by(gateway, &key, Method::GET, "/v1")).await;
             (answer.status == 200).then_some(())

@@ -148,14 +148,14 @@ async fn failures_that_pass_are_retryable() {
 async fn output_of_an_agent_that_never_answers_is_in_the_error_the_log_and_the_list() {
     let script =
         "echo first; echo careful >&2; printf \"Trust $MODEL_KEY? [y/N] \"; exec sleep 600";
-    let more = "start_timeout = \"1s\"\nenv = { MODEL_KEY = { from_env = \"TEST_MODEL_KEY\" } }";
+    let more = "start_timeout = \"6s\"\nenv = { MODEL_KEY = { from_env = \"TEST_MODEL_KEY\" } }";
     let setup = Setup::default().agent("silent", "sh", &["-c", script], more);
     let gateway = setup.start_with(|_| vec![("TEST_MODEL_KEY", SECRET.into())]);
     let created = gateway
         .posted("/v1/sessions", &[], &json!({ "agent": "silent" }))
         .await;
     assert_eq!(created.status, 504, "{created:?}");
-    let reason = "the agent did not answer initialize within 1s (agents.silent.start_timeout); the last text on its stdout, \
+    let reason = "the agent did not answer initialize within 6s (agents.silent.start_timeout); the last text on its stdout, \
                   which is not JSON-RPC: Trust [secret]? [y/N]";
     assert_eq!(created.body["detail"], reason);
     let listed = gateway.get("/v1/agents/silent").await;
@@ -171,7 +171,7 @@ async fn text_in_place_of_an_answer_is_in_the_error() {
     let script = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'; read -r line
         echo "The licence has expired."; exec sleep 600"#;
     let gateway = Setup::default()
-        .settings("timeouts.session_new_timeout = \"1s\"")
+        .settings("timeouts.session_new_timeout = \"6s\"")
         .agent("silent", "sh", &["-c", script], "")
         .start();
     let created = gateway

@@ -153,11 +153,16 @@ async fn abandoned_call_is_cancelled_and_its_process_stops() {
     )
     .start();
     let hang = json!({ "method": "_vendor/hang" });
-    let request = gateway
-        .request(Method::POST, RPC)
-        .json(&hang)
-        .timeout(Duration::from_secs(2));
-    request.send().await.expect_err("no response arrives");
+    let request = gateway.request(Method::POST, RPC).json(&hang);
+    let asked = || async {
+        let messages = std::fs::read_to_string(log.path()).expect("it is ours");
+        messages.contains("_vendor/hang").then_some(())
+    };
+    tokio::select! {
+        biased;
+        () = eventually("the agent is asked", Duration::from_secs(30), asked) => {}
+        answer = request.send() => panic!("no response arrives: {answer:?}"),
+    }
     eventually(
         "the agent received the cancel",
         Duration::from_secs(10),

@@ -87,7 +87,7 @@ async fn a_start_that_failed_beside_another_start_is_retried() {
 #[tokio::test]
 async fn starts_that_waited_for_a_first_start_that_failed_fail_with_it() {
     let args = ["--hang-initialize"];
-    let gateway = Setup::fake_with(&args, "start_timeout = \"2s\"")
+    let gateway = Setup::fake_with(&args, "start_timeout = \"4s\"")
         .settings(LIMITS)
         .start();
     let began = Instant::now();
@@ -99,7 +99,7 @@ async fn starts_that_waited_for_a_first_start_that_failed_fail_with_it() {
         );
     }
     assert!(
-        began.elapsed() < Duration::from_secs(6),
+        began.elapsed() < Duration::from_secs(15),
         "not one after the other: {:?}",
         began.elapsed()
     );
@@ -132,7 +132,7 @@ async fn crashes_of_idle_processes_neither_reject_nor_delay_prompts() {
     }
     // With a back-off that doubles from a second on it would be minutes.
     assert!(
-        began.elapsed() < Duration::from_secs(25),
+        began.elapsed() < Duration::from_mins(1),
         "{:?}",
         began.elapsed()
     );

@@ -33,7 +33,7 @@ async fn in_states(gateway: &Gateway, states: &[&str]) -> Vec<Value> {
 
 #[tokio::test]
 async fn process_keeps_its_id_from_its_start_to_its_end() {
-    let gateway = Setup::fake(&["--slow-start", "300", "--close"]).start();
+    let gateway = Setup::fake(&["--slow-start", "5000", "--close"]).start();
     assert_eq!(
         gateway.get(STATUS).await,
         json!({ "processes": [], "nextCursor": null })

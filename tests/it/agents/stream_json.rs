@@ -32,6 +32,8 @@ impl Cli {
         let more = format!("dialect = \"stream-json\"\n{isolation}\n{entry}");
         let gateway = Setup::default()
             .agent("cli", "python3", &args, &more)
+            // The translation stops the command in less time.
+            .settings("testing.stop_stdin_timeout = \"60s\"")
             .start();
         Self { gateway, log }
     }
@@ -257,7 +259,7 @@ async fn command_that_ignores_its_stop_is_killed_before_the_gateway_sends_term()
     cli.gateway.none_alive().await;
     let took = began.elapsed();
     assert!(
-        took > Duration::from_secs(3) && took < Duration::from_secs(5),
+        took > Duration::from_secs(3) && took < Duration::from_secs(20),
         "{took:?}"
     );
 }
@@ -285,7 +287,7 @@ async fn drain_ends_the_command_with_term() {
     assert_eq!(cli.text(&session, &prompt).await, "graceful");
     let began = Instant::now();
     assert_eq!(cli.gateway.stop(), Some(0), "{}", cli.gateway.log());
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(20));
     assert!(ended.exists(), "the command got TERM before KILL");
     cli.gateway.none_alive().await;
 }

@@ -184,6 +184,22 @@ impl Editor {
         self.child.kill().await.expect("it runs");
     }
 
+    /// Reads stderr until it contains this.
+    pub(super) async fn until_logged(&mut self, words: &str) {
+        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        let mut log = Vec::new();
+        while !String::from_utf8_lossy(&log).contains(words) {
+            let read = timeout(PATIENCE, stderr.read_buf(&mut log)).await;
+            let read = read.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&log)));
+            assert_ne!(
+                read.expect("a pipe"),
+                0,
+                "{}",
+                String::from_utf8_lossy(&log)
+            );
+        }
+    }
+
     /// Closes stdin. Returns the exit code and the text on stderr.
     pub(super) async fn end(mut self) -> (Option<i32>, String) {
         drop(self.stdin.take());

@@ -289,8 +289,8 @@ async fn ended(child: &mut Child) -> Option<i32> {
 #[tokio::test]
 async fn gateway_ends_when_it_has_no_editor_client_or_turn() {
     let person = Person::with_fake_agent();
-    let idle = Duration::from_secs(1);
-    let mut serve = person.command(&["serve", "--exit-when-idle", "1s"]);
+    let idle = Duration::from_secs(4);
+    let mut serve = person.command(&["serve", "--exit-when-idle", "4s"]);
     let mut child = serve
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -298,7 +298,7 @@ async fn gateway_ends_when_it_has_no_editor_client_or_turn() {
         .expect("the binary was built");
     let mut editor = person.editor();
     let session = editor.new_session("").await;
-    tokio::time::sleep(idle * 2).await;
+    tokio::time::sleep(idle + Duration::from_secs(1)).await;
     assert_eq!(
         child.try_wait().expect("it is our child"),
         None,
@@ -306,7 +306,7 @@ async fn gateway_ends_when_it_has_no_editor_client_or_turn() {
     );
     let (url, key) = person.link();
     // A turn and a queued prompt of a client that disconnects.
-    editor.prompt(2, &session, "slow chunks=30 ms=100").await;
+    editor.prompt(2, &session, "slow chunks=100 ms=100").await;
     editor.until_texts(1).await;
     editor.prompt(3, &session, "echo queued").await;
     let queued = || async {
@@ -594,7 +594,7 @@ async fn editor_gets_another_key_if_its_key_was_revoked() {
 #[tokio::test]
 async fn connections_without_a_token_do_not_count() {
     let person = Person::with_fake_agent();
-    let mut serve = person.command(&["serve", "--exit-when-idle", "1s"]);
+    let mut serve = person.command(&["serve", "--exit-when-idle", "6s"]);
     let mut child = serve
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -292,7 +292,7 @@ async fn sign_in_at_a_remote_gateway_needs_the_scope_admin() {
         .expect("the binary was built")
         .stdout;
     let key = String::from_utf8(key).expect("text");
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    super::until_known(&gateway, key.trim()).await;
     let mut terminal = with_key(key.trim());
     assert_eq!(terminal.ended(), Some(1));
     assert!(

@@ -97,9 +97,8 @@ async fn attach_uses_tls_with_the_certificates_of_the_system() {
     command.args(["--url", &url]).env_remove("SSL_CERT_FILE");
     let mut editor = Editor::of(command);
     editor.send(&initialize()).await;
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    let (code, log) = editor.end().await;
-    assert!(log.contains("certificate"), "{code:?} {log}");
+    editor.until_logged("certificate").await;
+    editor.end().await;
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ async fn changes_without_a_running_gateway_are_recorded_at_the_next_start() {
 #[tokio::test]
 async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
     let mut gateway = Setup::fake(&[])
-        .settings("auth.link_key_idle_timeout = \"2s\"")
+        .settings("auth.link_key_idle_timeout = \"6s\"")
         .start();
     gateway.stop();
     {
@@ -96,7 +96,7 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
         eventually("the link key expires", super::PATIENCE, || async {
             let request = gateway.http.get(format!("{}/v1/agents", link.url));
             // An invalid key is a use of no key.
-            let unused = tokio::time::sleep(std::time::Duration::from_millis(2500));
+            let unused = tokio::time::sleep(std::time::Duration::from_millis(6500));
             unused.await;
             let answer = request
                 .bearer_auth(&link.key)

@@ -186,7 +186,10 @@ async fn request_that_an_sdk_repeats_prompts_once() {
             .send()
     };
     let (first, again) = tokio::join!(send("0"), async {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        eventually("the first has a session", LONGEST, || async {
+            (!sessions(&gateway).await.is_empty()).then_some(())
+        })
+        .await;
         send("1").await
     });
     let mut answers = Vec::new();

@@ -281,7 +281,7 @@ async fn drain_and_an_ended_key_are_errors_in_the_stream() {
 /// A client that does not read is cut off in the middle of the body, in each protocol: never at a proper end.
 #[tokio::test]
 async fn slow_reader_gets_no_proper_end() {
-    let settings = "testing.write_stall_timeout = \"1s\"\nlimits.per_key.max_streams = 1";
+    let settings = "testing.write_stall_timeout = \"4s\"\nlimits.per_key.max_streams = 1";
     let gateway = Setup::fake(&[]).settings(settings).start();
     let key = key(&gateway, "slow", "read,prompt").await;
     let request = |method, path: &str| {

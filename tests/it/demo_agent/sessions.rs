@@ -139,7 +139,7 @@ fn demo_crash_keeps_a_session_that_can_be_resumed() {
     let session = demo.session("/w");
     demo.prompt(&session, "/crash");
     demo.until(|message| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk");
-    assert_eq!(demo.wait_for_exit(Duration::from_secs(3)), Some(42));
+    assert_eq!(demo.wait_for_exit(Duration::from_secs(30)), Some(42));
     drop(demo);
 
     let mut demo = Demo::start(home.path());
@@ -156,7 +156,7 @@ fn the_end_of_stdin_ends_the_process_also_in_a_turn() {
     demo.prompt(&session, "/slow 600");
     demo.until(|message| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk");
     demo.stdin = None;
-    assert_eq!(demo.wait_for_exit(Duration::from_secs(3)), Some(0));
+    assert_eq!(demo.wait_for_exit(Duration::from_secs(30)), Some(0));
     drop(demo);
 
     let mut demo = Demo::start(home.path());

@@ -139,7 +139,8 @@ fn a_cancel_ends_a_turn_at_once_also_with_an_open_question() {
     let begin = Instant::now();
     demo.notify("session/cancel", &json!({ "sessionId": session }));
     assert_eq!(demo.response(id)["result"]["stopReason"], "cancelled");
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    // It would last ten minutes.
+    assert!(begin.elapsed() < Duration::from_secs(20));
 
     let id = demo.prompt(&session, "/permission");
     let question = demo.question();

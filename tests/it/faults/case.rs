@@ -184,7 +184,7 @@ impl Case {
     pub(super) async fn until_received(&self, words: &str, times: usize) {
         eventually(
             &format!("{words} reaches the agent"),
-            Duration::from_secs(10),
+            Duration::from_secs(30),
             async || (self.received(words) == times).then_some(()),
         )
         .await;

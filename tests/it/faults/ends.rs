@@ -91,7 +91,7 @@ async fn grandchild_with_open_stdout_does_not_block_the_turn() {
     )
     .await;
     // It would hold the pipe for 300 s.
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_mins(1), "{took:?}");
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
     case.holds().await;
 }

@@ -33,9 +33,10 @@ async fn missing_session_new_response_is_a_timeout_without_effect() {
 
 #[tokio::test]
 async fn disconnect_during_a_failing_creation_has_no_effect() {
-    let gateway = Setup::fake(&["--hang-new"])
-        .settings("timeouts.session_new_timeout = \"1500ms\"")
+    let gateway = Setup::fake(&["--hang-new", "--log", "received"])
+        .settings("timeouts.session_new_timeout = \"6s\"")
         .start();
+    let received = gateway.path("data/homes/default/fake/received");
     let root = gateway.path("data/workspaces");
     let folders = || {
         std::fs::read_dir(&root)
@@ -45,11 +46,18 @@ async fn disconnect_during_a_failing_creation_has_no_effect() {
     let request = gateway
         .request(Method::POST, "/v1/sessions")
         .json(&json!({ "agent": "fake" }));
-    let cut = request.timeout(Duration::from_millis(500)).send().await;
-    assert!(cut.expect_err("the agent never answers").is_timeout());
+    let asked = || async {
+        let received = std::fs::read_to_string(&received).unwrap_or_default();
+        received.contains("session/new").then_some(())
+    };
+    tokio::select! {
+        biased;
+        () = eventually("the agent is asked", Duration::from_mins(1), asked) => {}
+        answer = request.send() => panic!("the agent never answers: {answer:?}"),
+    }
     assert_eq!(folders(), 1, "it is being made");
     let gone = || async { (folders() == 0).then_some(()) };
-    eventually("its folder is gone", Duration::from_secs(10), gone).await;
+    eventually("its folder is gone", Duration::from_mins(1), gone).await;
     gateway.assert_nothing_left().await;
 }
 
@@ -200,7 +208,7 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
     let setup = Setup::default()
         .agent("fake", fake_agent(), &["--exit-at-start", "1"], "")
         .agent("sound", fake_agent(), &[], "")
-        .settings("testing.min_backoff = \"150ms\"");
+        .settings("testing.min_backoff = \"400ms\"");
     let gateway = setup.start();
     for _ in 0..5 {
         create(&gateway, "fake").await.problem(502, "agent_exited");
@@ -208,7 +216,7 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
     let began = Instant::now();
     let answer = create(&gateway, "fake").await;
     assert!(
-        began.elapsed() < Duration::from_millis(500),
+        began.elapsed() < Duration::from_secs(5),
         "it does not wait for the back-off"
     );
     let wait: u64 = answer
@@ -216,7 +224,7 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
         .expect("Retry-After")
         .parse()
         .expect("seconds");
-    assert!((1..=5).contains(&wait), "{wait}");
+    assert!((1..=7).contains(&wait), "{wait}");
     let problem = answer.problem(503, "pool_full");
     assert_eq!(
         (&problem["retryAfterSeconds"], &problem["retryable"]),
@@ -231,13 +239,13 @@ async fn expired_start_is_reported_at_once_and_its_process_counts_until_its_end(
     let args = ["--hang-initialize", "--ignore-eof", "--ignore-term"];
     let more = "start_timeout = \"300ms\"\npool = { max_size = 1, min_idle = 0 }";
     let gateway = Setup::fake_with(&args, more)
-        .settings("limits.per_key.max_requests_per_minute = 60000\ntesting.stop_stdin_timeout = \"2s\"\ntesting.stop_term_timeout = \"2s\"")
+        .settings("limits.per_key.max_requests_per_minute = 60000\ntesting.stop_stdin_timeout = \"5s\"\ntesting.stop_term_timeout = \"5s\"")
         .start();
     let began = Instant::now();
     let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
-    // A stop needs four seconds: two for stdin, two for TERM.
+    // A stop needs ten seconds: five for stdin, five for TERM.
     assert!(
-        began.elapsed() < Duration::from_secs(3),
+        began.elapsed() < Duration::from_secs(9),
         "it waited for the stop: {:?}",
         began.elapsed()
     );
@@ -252,7 +260,7 @@ async fn expired_start_is_reported_at_once_and_its_process_counts_until_its_end(
         detail.contains("agents.fake.start_timeout") && detail.contains("300ms"),
         "{detail}"
     );
-    eventually("it is stopped", Duration::from_secs(30), || async {
+    eventually("it is stopped", Duration::from_mins(1), || async {
         (gateway.get("/v1/agents/fake").await["pool"]["processes"] == 0).then_some(())
     })
     .await;

@@ -188,7 +188,7 @@ async fn delete_accepts_a_file_an_empty_folder_or_a_link() {
 #[tokio::test]
 async fn oversized_or_aborted_upload_writes_nothing() {
     let setup = Setup::fake(&[])
-        .settings("server.max_file_bytes = \"1KiB\"\ntesting.body_timeout = \"1s\"");
+        .settings("server.max_file_bytes = \"1KiB\"\ntesting.body_timeout = \"5s\"");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     assert_eq!(
         ground.put("/a", &"x".repeat(1024)).await.status(),

@@ -28,7 +28,7 @@ fn state(event: &Value) -> (&str, bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_a_member_are_events_with_attempt_and_error() {
-    let setup = Setup::fake(&[]).settings("testing.member_return_timeout = \"500ms\"");
+    let setup = Setup::fake(&[]).settings("testing.member_return_timeout = \"8s\"");
     let mut gateway = setup.start();
     let proxy = Proxy::start(gateway.address()).await;
     set_public_url(&mut gateway, &format!("http://{}", proxy.address));

@@ -11,7 +11,7 @@ use super::frames::ends;
 use crate::support::gateway::KEY;
 use crate::support::{Gateway, Setup};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection from an address of the loopback network.
 pub(crate) async fn connect_from(address: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {

@@ -16,7 +16,7 @@ const END: &str = "prompt.completed";
 
 fn hurried(more: &str) -> Gateway {
     Setup::fake(&[])
-        .settings(&format!("testing.header_timeout = \"1s\"\ntesting.write_stall_timeout = \"1s\"\ntimeouts.keep_alive_interval = \"200ms\"\n{more}"))
+        .settings(&format!("testing.header_timeout = \"10s\"\ntesting.write_stall_timeout = \"1s\"\ntimeouts.keep_alive_interval = \"200ms\"\n{more}"))
         .start()
 }
 

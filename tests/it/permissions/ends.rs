@@ -88,7 +88,7 @@ async fn unanswered_permission_is_rejected_by_policy() {
         gateway.turn(&session, "permission").await["text"],
         "permission: reject"
     );
-    assert!((Duration::from_millis(300)..Duration::from_secs(5)).contains(&began.elapsed()));
+    assert!((Duration::from_millis(300)..Duration::from_secs(30)).contains(&began.elapsed()));
     let events = gateway.lawful(&session).await;
     let resolved = one(&events, "request.resolved");
     assert_eq!(
@@ -113,12 +113,12 @@ async fn unanswered_permission_is_rejected_by_policy() {
 #[tokio::test]
 async fn request_with_policy_wait_has_no_deadline() {
     let more =
-        "permissions = { on_timeout = \"wait\", timeout = \"50ms\" }\nturn_idle_timeout = \"1s\"";
+        "permissions = { on_timeout = \"wait\", timeout = \"50ms\" }\nturn_idle_timeout = \"6s\"";
     let (gateway, session, created) = asking(Setup::fake_with(&[], more), "permission").await;
     assert_eq!(created["deadline"], Value::Null);
     // Another session lives through many such deadlines meanwhile.
     let other = gateway.session("fake").await;
-    gateway.turn(&other, "slow chunks=12 ms=100").await;
+    gateway.turn(&other, "slow chunks=70 ms=100").await;
     assert_eq!(
         gateway.get_session(&session).await["state"],
         "waiting",

@@ -47,7 +47,7 @@ async fn process_that_ignores_term_is_killed() {
     let took = began.elapsed();
     assert_eq!(exit, signal("SIGKILL"));
     assert!(took >= STEP * 2, "no step was skipped: {took:?}");
-    assert!(took < STEP * 2 + Duration::from_secs(2), "{took:?}");
+    assert!(took < STEP * 2 + Duration::from_secs(6), "{took:?}");
 }
 
 #[tokio::test]

@@ -103,6 +103,7 @@ async fn stop_sends_term_then_kill_and_no_process_survives() {
     assert_eq!(soon(child.stop()).await, signal("SIGKILL"));
     assert!(!alive(runaway));
 
+    let bench = Bench::with(Limits::default());
     let (polite, mut reader) = start(
         &bench,
         "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done",
@@ -132,7 +133,7 @@ async fn dropped_handles_hang_the_terminal_up() {
 
 #[tokio::test]
 async fn unread_terminal_blocks_only_its_program() {
-    let bench = Bench::new();
+    let bench = Bench::with(Limits::default());
     let (child, _reader) = start(&bench, "yes").await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(alive(pid(&child.pid.to_string())));

@@ -49,7 +49,7 @@ async fn run(bench: &Bench, agent: &Child, spec: TerminalSpec) -> (String, Exit)
 
 #[tokio::test]
 async fn exit_codes_signals_and_both_outputs_are_returned() {
-    let bench = Bench::new();
+    let bench = Bench::with(Limits::default());
     let agent = bench.start("cat").await;
     for number in [0, 3, 255] {
         let script = format!("echo out; echo err >&2; echo end; exit {number}");

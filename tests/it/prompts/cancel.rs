@@ -38,7 +38,8 @@ async fn cancelled(text: &str) -> Value {
     };
     let began = Instant::now();
     let events = gateway.log_until(&session, ended).await;
-    assert!(began.elapsed() < Duration::from_secs(5));
+    // An agent that does not end its turn is stopped after 15 s.
+    assert!(began.elapsed() < Duration::from_secs(14));
     assert_eq!(
         cancel(&gateway, &session, "").await.status,
         204,
@@ -102,7 +103,7 @@ async fn cancel_without_a_turn_is_204_and_of_an_unknown_turn_404() {
 
 #[tokio::test]
 async fn a_turn_that_waits_for_its_process_is_cancelled_at_once_and_never_sent() {
-    let (gateway, session) = fake(&["--slow-start", "2000", "--log", "received"]).await;
+    let (gateway, session) = fake(&["--slow-start", "6000", "--log", "received"]).await;
     assert_eq!(
         gateway.turn(&session, "crash chunks=0").await["status"],
         "failed"
@@ -117,7 +118,7 @@ async fn a_turn_that_waits_for_its_process_is_cancelled_at_once_and_never_sent()
         .log_until(&session, |event| event["type"] == "prompt.completed")
         .await;
     assert!(
-        began.elapsed() < Duration::from_millis(1900),
+        began.elapsed() < Duration::from_millis(5900),
         "it does not wait for the process"
     );
     let end = one(&events, "prompt.completed");

@@ -344,6 +344,7 @@ async fn accepted_edit_and_the_previous_content_exclude_each_other() {
         .start();
     let mut late = 0;
     for round in 0..12 {
+        let edited = tokio::sync::Notify::new();
         let session = gateway.session("fake").await;
         gateway.prompt(&session, "stream n=1 size=8; hang").await;
         gateway
@@ -367,10 +368,15 @@ async fn accepted_edit_and_the_previous_content_exclude_each_other() {
                 }
                 assert_eq!(answer.status, 200, "{answer:?}");
                 accepted = text;
+                edited.notify_one();
             }
             accepted
         };
         let stop = async {
+            // On a slow machine, the first edit may take longer than any of the pauses.
+            if round >= 6 {
+                edited.notified().await;
+            }
             tokio::time::sleep(Duration::from_millis(7 * round)).await;
             cancel(&gateway, &session, "/prompts/p1").await
         };

@@ -218,7 +218,7 @@ async fn rejected_request_is_not_stored() {
 
 #[tokio::test]
 async fn while_the_first_is_in_flight_the_second_is_refused() {
-    let gateway = Setup::fake(&["--slow-start", "1000"]).start();
+    let gateway = Setup::fake(&["--slow-start", "5000"]).start();
     let body = json!({ "agent": "fake", "title": "once" });
     let (one, other) = tokio::join!(create(&gateway, "k", &body), create(&gateway, "k", &body));
     let (first, second) = if one.status == StatusCode::CREATED {
@@ -249,18 +249,25 @@ async fn while_the_first_is_in_flight_the_second_is_refused() {
 
 #[tokio::test]
 async fn idempotency_key_of_a_disconnected_client_creates_one_session() {
-    let gateway = Setup::fake(&["--slow-start", "5000"]).start();
+    let gateway = Setup::fake(&["--slow-start", "8000"]).start();
     let body = json!({ "agent": "fake" });
     let request = gateway
         .request(Method::POST, "/v1/sessions")
         .header("Idempotency-Key", "k")
         .json(&body);
-    let cut = request.timeout(Duration::from_millis(1500)).send().await;
-    assert!(cut.expect_err("the agent takes longer").is_timeout());
+    let starts = || async {
+        let agent = gateway.get("/v1/agents/fake").await;
+        (agent["pool"]["starting"] == 1).then_some(())
+    };
+    tokio::select! {
+        biased;
+        () = eventually("the agent starts", Duration::from_secs(30), starts) => {}
+        answer = request.send() => panic!("the agent takes longer: {answer:?}"),
+    }
     create(&gateway, "k", &body)
         .await
         .problem(409, "idempotency_in_flight");
-    let again = eventually("the session is made", Duration::from_secs(20), || async {
+    let again = eventually("the session is made", Duration::from_mins(1), || async {
         let answer = create(&gateway, "k", &body).await;
         (answer.status != StatusCode::CONFLICT).then_some(answer)
     })

@@ -6,8 +6,8 @@ use crate::support::log::{agent_text, all};
 use crate::support::{Gateway, Setup};
 
 /// Changes of everything that a snapshot folds, between words.
-const TURN: &str = "usage used=1; stream n=300 rate=500 size=8; title text=A; usage used=2; \
-                    stream n=300 rate=500 size=8; modes; usage used=3; title text=B; stream n=300 rate=500 size=8";
+const TURN: &str = "usage used=1; stream n=300 rate=150 size=8; title text=A; usage used=2; \
+                    stream n=300 rate=150 size=8; modes; usage used=3; title text=B; stream n=300 rate=150 size=8";
 
 async fn streaming() -> (Gateway, String) {
     let gateway = Setup::fake(&[])

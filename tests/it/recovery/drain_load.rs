@@ -92,7 +92,7 @@ async fn come_back_apart(streams: &mut [Events]) {
 async fn drain_notifies_every_client_and_cuts_no_response() {
     let mut gateway = Setup::fake(&[])
         .settings(&format!(
-            "{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\""
+            "{LIMITS}timeouts.drain_timeout = \"10s\"\ntesting.drain_cancel_timeout = \"10s\""
         ))
         .start();
     let busy = gateway.session("fake").await;
@@ -189,7 +189,7 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
     let held: Value = held.json().await.expect("a whole answer");
     assert_eq!(held["stopReason"], "cancelled", "{held}");
     assert_eq!(
-        gateway.ended(Duration::from_secs(20)),
+        gateway.ended(Duration::from_secs(30)),
         Some(0),
         "{}",
         gateway.log()
@@ -204,7 +204,7 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
 #[tokio::test]
 async fn session_whose_prompt_waits_for_a_process_rejects_others_as_draining() {
     let settings =
-        format!("{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\"");
+        format!("{LIMITS}timeouts.drain_timeout = \"10s\"\ntesting.drain_cancel_timeout = \"10s\"");
     let mut gateway = Setup::fake_with(&[], "pool = { max_size = 1, min_idle = 0 }")
         .settings(&settings)
         .start();
@@ -346,6 +346,11 @@ async fn a_drain_under_load_fails_no_request_that_it_took() {
     }
     // The point of the stop is anywhere in their work.
     tokio::time::sleep(Duration::from_millis(1500)).await;
+    for session in &sessions {
+        gateway
+            .log_until(session, |event| event["type"] == "prompt.started")
+            .await;
+    }
     let started = procfs::descendants(gateway.pid());
     let began = Instant::now();
     gateway.signal(Signal::TERM);

@@ -21,8 +21,9 @@ pub(super) fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> S
     } else {
         more
     };
-    Setup::fake_with(&["--resume-any", "--journal", journals], more)
-        .settings(&format!("{LIMITS}{limits}"))
+    Setup::fake_with(&["--resume-any", "--journal", journals], more).settings(&format!(
+        "{LIMITS}testing.drain_cancel_timeout = \"10s\"\n{limits}"
+    ))
 }
 
 pub(super) fn journals() -> tempfile::TempDir {
@@ -366,7 +367,7 @@ async fn queued_wait_returns_202_at_a_drain_and_resumes_by_id() {
         "{frames:?}"
     );
     assert_eq!(
-        gateway.ended(Duration::from_secs(10)),
+        gateway.ended(Duration::from_secs(30)),
         Some(0),
         "{}",
         gateway.log()

@@ -78,7 +78,7 @@ async fn agent_with_close_receives_session_close() {
     post(&gateway, &session, "close").await;
     eventually(
         "the agent was asked to close",
-        Duration::from_secs(5),
+        Duration::from_secs(30),
         || async {
             received(&gateway)
                 .contains(r#""method":"session/close""#)
@@ -223,7 +223,7 @@ async fn delete_removes_log_folder_and_process_of_a_session() {
         gateway.get("/v1").await["principal"]["id"]
     );
     gateway.none_alive().await;
-    eventually("its folder is gone", Duration::from_secs(5), || async {
+    eventually("its folder is gone", Duration::from_secs(30), || async {
         (!folder.exists()).then_some(())
     })
     .await;

@@ -205,7 +205,7 @@ async fn a_session_that_another_process_of_the_gateway_keeps_locked_is_adopted()
 async fn lock_of_an_external_process_is_awaited() {
     let gateway = locking(
         "max_size = 2, min_idle = 0, idle_timeout = \"100ms\"",
-        "testing.restore_timeout = \"1s\"",
+        "testing.restore_timeout = \"6s\"",
     );
     let session = remembering(&gateway, 1).await.remove(0);
     gateway
@@ -244,7 +244,7 @@ async fn lock_of_an_external_process_is_awaited() {
         "/v1/sessions/{session}/prompts/{}",
         running["promptId"].as_str().expect("an id")
     );
-    let turn = eventually("the turn ended", Duration::from_secs(20), || async {
+    let turn = eventually("the turn ended", Duration::from_secs(30), || async {
         let turn = gateway.get(&path).await;
         (turn["status"] == "completed").then_some(turn)
     })
@@ -469,15 +469,18 @@ async fn an_agent_that_cannot_load_keeps_its_process_past_the_idle_timeout() {
     assert_eq!(policy, (&json!(3600), &json!(1)), "{agent}");
     let session = gateway.session("fake").await;
     let pid = gateway.turn(&session, "pid").await["text"].clone();
-    let ended = Instant::now();
     // The next session waits until the process has been idle for long enough.
     let other = gateway.session("fake").await;
-    assert!(
-        ended.elapsed() >= Duration::from_millis(1300),
-        "reclaimed after {:?}",
-        ended.elapsed()
-    );
     let events = gateway.lawful(&session).await;
+    let at = |kind: &str| -> jiff::Timestamp {
+        let time = one(&events, kind)["time"].as_str().expect("a time");
+        time.parse().expect("a time")
+    };
+    let idle = at("session.detached").duration_since(at("prompt.completed"));
+    assert!(
+        idle >= jiff::SignedDuration::from_millis(1300),
+        "reclaimed after {idle:?}"
+    );
     assert_eq!(
         one(&events, "session.detached")["reason"],
         "reclaimed",
@@ -506,7 +509,8 @@ fn replayed(events: &[Value]) -> Vec<&Value> {
 
 #[tokio::test]
 async fn history_behind_the_answer_to_load_never_appears_in_the_next_turn() {
-    let setup = Setup::fake(&["--state", "state", "--late-history"]).settings(LIMITS);
+    let setup = Setup::fake(&["--state", "state", "--late-history"])
+        .settings(&format!("{LIMITS}\ntesting.replay_quiet_interval = \"4s\""));
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "slow chunks=5 ms=1").await;
@@ -530,7 +534,9 @@ async fn history_behind_the_answer_to_load_never_appears_in_the_next_turn() {
 
 #[tokio::test]
 async fn late_history_of_an_adopted_or_forked_session_is_marked_replayed() {
-    let gateway = Setup::fake(&["--state", "state", "--late-history", "--fork", "--list"]).start();
+    let gateway = Setup::fake(&["--state", "state", "--late-history", "--fork", "--list"])
+        .settings("testing.replay_quiet_interval = \"4s\"")
+        .start();
     std::fs::create_dir(gateway.path("data/workspaces/w")).expect("the root is ours");
     let body = json!({ "agent": "fake", "cwd": "w" });
     let created = gateway.posted("/v1/sessions", &[], &body).await;

@@ -87,13 +87,13 @@ async fn act(gateway: &Gateway, session: &str, dice: &mut Dice) -> Answer {
     }
 }
 
-/// Runs actions one after another until the end of the storm. Returns their number.
+/// Runs actions one after another until the end of the storm, and some in any case. Returns their number.
 async fn client(gateway: &Gateway, sessions: &[String], seed: u32) -> usize {
     let storm = STORM * u32::try_from(rounds(1)).expect("few rounds");
     let mut dice = Dice(seed);
     let mut count = 0;
     let began = Instant::now();
-    while began.elapsed() < storm {
+    while began.elapsed() < storm || count < 20 {
         let session = &sessions[dice.roll(sessions.len())];
         let answer = tokio::time::timeout(PATIENCE, act(gateway, session, &mut dice)).await;
         let answer = answer.unwrap_or_else(|_| panic!("never an answer: {}", gateway.log()));

@@ -120,7 +120,7 @@ async fn every_call_to_the_agent_carries_the_context_of_its_request() {
         "and loaded where it lives"
     );
     traced(&gateway, 7, Method::POST, &format!("{path}/close"), None).await;
-    eventually("the close", Duration::from_secs(5), || async {
+    eventually("the close", Duration::from_secs(30), || async {
         (meta_of(&gateway, "session/close").await == context(7)).then_some(())
     })
     .await;

@@ -139,7 +139,7 @@ async fn full_disk_rejects_new_data_and_keeps_existing_data() {
 /// Calls that must be answered although the disk is full.
 async fn soon(gateway: &Gateway, method: Method, path: &str) -> Answer {
     let calling = gateway.call(method, path);
-    let answer = tokio::time::timeout(Duration::from_secs(5), calling).await;
+    let answer = tokio::time::timeout(Duration::from_secs(20), calling).await;
     answer.unwrap_or_else(|_| panic!("{path} hangs: {}", gateway.log()))
 }
 
@@ -147,7 +147,7 @@ async fn soon(gateway: &Gateway, method: Method, path: &str) -> Answer {
 async fn ready(gateway: &Gateway) -> u16 {
     let asking = gateway
         .request(Method::GET, "/readyz")
-        .timeout(Duration::from_secs(5));
+        .timeout(Duration::from_secs(20));
     asking.send().await.expect("it answers").status().as_u16()
 }
 

@@ -675,7 +675,7 @@ async fn queued_prompt_does_not_run_after_a_kill_between_the_import_and_its_end(
     let file = export(&first, &old);
     let (mut second, log) = on_disk(Setup::fake(&[]).settings(LIMITS));
     // The import is visible after its commit, and the next commit is then still incomplete.
-    log.slow("w", std::time::Duration::from_millis(100));
+    log.slow("w", std::time::Duration::from_millis(300));
     let mut importing = command(gateway_program());
     importing
         .env_clear()

@@ -125,7 +125,7 @@ impl Gateway {
 
     /// Waits until the session's process has gone.
     pub(crate) async fn none_alive(&self) {
-        eventually("no agent is alive", Duration::from_secs(10), || async {
+        eventually("no agent is alive", Duration::from_mins(1), || async {
             self.agents_alive().is_empty().then_some(())
         })
         .await;

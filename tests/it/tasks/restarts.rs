@@ -54,7 +54,7 @@ async fn queued_task_runs_after_a_kill_and_a_running_one_is_interrupted() {
 async fn task_whose_prompt_no_agent_has_seen_runs_after_a_kill() {
     let journals = tempfile::tempdir().expect("a folder");
     let path = journals.path().to_str().expect("UTF-8");
-    let args = ["--slow-start", "2000", "--journal", path];
+    let args = ["--slow-start", "5000", "--journal", path];
     let agent = "pool = { max_size = 1, min_idle = 0 }";
     let mut gateway = Setup::default()
         .agent("fake", fake_agent(), &args, agent)

@@ -30,7 +30,7 @@ async fn pid_in(file: &str) -> u32 {
 }
 
 async fn dead(what: &str, pids: &[u32]) {
-    eventually(what, Duration::from_secs(10), || async {
+    eventually(what, Duration::from_secs(30), || async {
         (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
     })
     .await;
@@ -225,7 +225,7 @@ async fn a_running_command_keeps_the_process_but_not_for_ever() {
     let more =
         format!("{SERVED}\npool = {{ max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }}");
     let gateway = Setup::fake_with(&["--close"], &more)
-        .settings("testing.terminal_idle_timeout = \"3s\"")
+        .settings("testing.terminal_idle_timeout = \"8s\"")
         .start();
     let session = gateway.session("fake").await;
     let pids = left_running(&gateway, &session).await;
@@ -246,12 +246,12 @@ async fn a_running_command_keeps_the_process_but_not_for_ever() {
 
 #[tokio::test]
 async fn silent_agent_with_a_running_command_is_not_cancelled() {
-    let gateway = Setup::fake_with(&[], &format!("{SERVED}\nturn_idle_timeout = \"1s\"")).start();
+    let gateway = Setup::fake_with(&[], &format!("{SERVED}\nturn_idle_timeout = \"5s\"")).start();
     let session = gateway.session("fake").await;
     let came = play(
         &gateway,
         &session,
-        &json!([shell("sleep 3; exit 4"), { "pause": 2500 }, "wait"]),
+        &json!([shell("sleep 8; exit 4"), { "pause": 7000 }, "wait"]),
     )
     .await;
     assert_eq!(came[1].1["exitCode"], 4);

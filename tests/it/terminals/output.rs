@@ -112,7 +112,7 @@ async fn flood_is_bounded_and_does_not_affect_others() {
             .contains("the end\\n\",\"truncated\":true")
     );
     assert!(most < before + (64 << 10), "{before} KiB grew to {most}");
-    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    assert!(slowest < Duration::from_secs(15), "{slowest:?}");
 
     let events = gateway.lawful(&loud).await;
     let output: Vec<_> = events

@@ -104,7 +104,7 @@ async fn end_of_background_work_is_not_the_end_of_a_later_prompt() {
 async fn its_own_work_keeps_the_process_can_be_cancelled_and_is_not_waited_for_in_silence() {
     let gateway = setup(
         &[],
-        "pool = { max_size = 2, min_idle = 0, idle_timeout = \"100ms\" }\nturn_idle_timeout = \"4s\"",
+        "pool = { max_size = 2, min_idle = 0, idle_timeout = \"100ms\" }\nturn_idle_timeout = \"8s\"",
     )
     .start();
     let session = gateway.session("fake").await;

@@ -64,7 +64,7 @@ export class Gateway {
     const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
     const key = stdout.trim();
     // A gateway that runs looks for new keys once a second.
-    const deadline = Date.now() + 10_000;
+    const deadline = Date.now() + 30_000;
     const known = async () => (await fetch(`${this.origin}/v1`, { headers: { Authorization: `Bearer ${key}` } })).status !== 401;
     while (!(await known())) {
       if (Date.now() > deadline) throw new Error("the gateway does not take the new key");

@@ -146,7 +146,7 @@ async fn silent_remote_fails_at_the_start_timeout() {
             .await;
         failed.problem(status, code);
         assert!(
-            began.elapsed() < Duration::from_secs(5),
+            began.elapsed() < Duration::from_secs(20),
             "{:?}",
             began.elapsed()
         );
