@@ -1,5 +1,6 @@
 //! `serve`: locks the data folder, binds the port, starts the gateway, prints its link and waits for its end.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 use super::output::Failure;
 use super::source::ConfigSource;
-use super::startup::{Recorder, announce};
+use super::startup::{Recorder, announce, report_ready};
 use super::{agent, backup, lock};
 
 use crate::app::{self, Gateway, Reloader};
@@ -120,13 +121,15 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
         .thread_keep_alive(BLOCKING_THREAD_KEEP_ALIVE)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(serve(
-        source,
-        config,
-        listeners,
-        supervisors,
-        |address, gateway| announce(gateway, address, recorder, &lock, args.exit_when_idle),
-    ));
+    let notify_socket = source.notify_socket().map(OsStr::to_owned);
+    let announce = |address, gateway: &Gateway| {
+        announce(gateway, address, recorder, &lock, args.exit_when_idle)?;
+        if let Some(socket) = &notify_socket {
+            report_ready(socket);
+        }
+        Ok(())
+    };
+    let ended = runtime.block_on(serve(source, config, listeners, supervisors, announce));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.
     drop(lock);

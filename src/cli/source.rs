@@ -1,5 +1,7 @@
 //! The configuration that the flags and the environment select, and the keys of its data folder.
 
+use std::ffi::OsStr;
+
 use super::lock::{self, DataLock};
 use super::output::Failure;
 use crate::app;
@@ -46,6 +48,10 @@ impl ConfigSource {
 
     pub(super) fn journal_stream(&self) -> Option<&str> {
         self.environment.journal_stream()
+    }
+
+    pub(super) fn notify_socket(&self) -> Option<&OsStr> {
+        self.environment.notify_socket()
     }
 
     pub(super) fn load(&self) -> Result<Config, Failure> {

@@ -1,11 +1,15 @@
 //! The output of `serve` when it accepts connections: its URL on stdout, and a summary on stderr with configuration file,
 //! data folder, agents, workspaces, and how to stop the gateway.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net;
 use std::time::Duration;
 
 use rustix::process::geteuid;
@@ -60,6 +64,20 @@ pub(super) fn announce(
         }
     };
     Ok(output::write_line(&line)?)
+}
+
+/// Reports to the service manager that the gateway has started, see sd_notify(3). `socket` is the value of `NOTIFY_SOCKET`.
+pub(super) fn report_ready(socket: &OsStr) {
+    let sent = || {
+        let address = match socket.as_bytes().strip_prefix(b"@") {
+            Some(name) => net::SocketAddr::from_abstract_name(name)?,
+            None => net::SocketAddr::from_pathname(socket)?,
+        };
+        net::UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address)
+    };
+    if let Err(error) = sent() {
+        tracing::warn!(%error, "could not report the start to the service manager");
+    }
 }
 
 struct Summary {

@@ -88,6 +88,11 @@ impl Environment {
         self.get("JOURNAL_STREAM")?.to_str()
     }
 
+    /// The socket of the service manager, in a unit with `Type=notify`.
+    pub fn notify_socket(&self) -> Option<&OsStr> {
+        self.get("NOTIFY_SOCKET")
+    }
+
     pub fn client_key(&self) -> Option<&OsStr> {
         self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
     }

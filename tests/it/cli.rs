@@ -7,8 +7,9 @@ mod json;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -402,6 +403,26 @@ fn port_in_use_is_reported() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn service_manager_is_told_when_the_gateway_accepts_connections() {
+    let data = folder();
+    let socket = data.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut gateway = Gateway::start(
+        command(data.path())
+            .args(["--listen", "127.0.0.1:0"])
+            .env("NOTIFY_SOCKET", &socket),
+    );
+    let mut message = [0; 64];
+    let length = manager.recv(&mut message).unwrap();
+    assert_eq!(&message[..length], b"READY=1");
+    let port = gateway.line.split('/').nth(2).expect("an address");
+    TcpStream::connect(port).expect("it accepts connections");
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.exit(), Some(0));
 }
 
 #[test]
