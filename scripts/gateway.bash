@@ -31,6 +31,9 @@ start_gateway() {
   url=http://127.0.0.1:$port
   # Large enough for all sessions of a run. Otherwise requests would wait for processes most of the time.
   printf '[agents.demo]\nbuiltin = "demo"\npool = { max_size = 256, min_idle = 2, idle_timeout = "2s" }\n' >"$scratch/config.toml"
+  # Requests for the registry load no file of the internet.
+  printf '[registry]\nsource = "%s"\n' "$scratch/registry.json" >>"$scratch/config.toml"
+  printf '{"version": "1.0.0", "agents": []}\n' >"$scratch/registry.json"
   (umask 077; "$PYTHON" -c 'import secrets; print(secrets.token_hex(32))' >"$key_file")
   key=$(<"$key_file")
   # The default limits of a key are for people. Here one key sends all requests.
