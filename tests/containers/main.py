@@ -19,8 +19,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 import engine
+import registry_copy
 from api import Api
 from engine import PROJECT, run, wait_for
 
@@ -44,7 +46,7 @@ drwxr-xr-x 0 usr/local/bin
 drwxr-xr-x 10001 workspaces
 """.strip().splitlines()
 # The engine creates these in a container.
-OF_ENGINE = re.compile(r"(\.dockerenv|dev|proc|sys|etc/(hostname|hosts|mtab|resolv\.conf))(/|$)")
+OF_ENGINE = re.compile(r"(\.dockerenv|dev|proc|sys|etc/(hostname|hosts|mtab|resolv\.conf))(/| -> |$)")
 
 
 def free_port():
@@ -253,6 +255,55 @@ def own_users(command, image):
                 assert agents and all(int(line.split()[1]) >= 20000 for line in agents), users
 
 
+@contextlib.contextmanager
+def copy_of_registries(compose, folder):
+    """Serves the copy on the loopback of the gateway's container."""
+    network = f"container:{compose.container()}"
+    words = ["--network", network, "--volume", f"{folder}:/copy:ro", "--entrypoint", "node", IMAGES["gateway-node"]]
+    server = run("docker", "run", "--detach", *words, f"/copy/{registry_copy.SERVER.name}", "/copy", registry_copy.PORT).strip()
+    try:
+        yield
+    finally:
+        run("docker", "rm", "--force", "--volumes", server)
+
+
+def answer_of_claude(command):
+    """From an empty container to an answer of Claude, with the requests of the page and the entry that the page asks for."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        # The user of the container reads it.
+        folder.chmod(0o755)
+        registry_copy.write(folder)
+        change = {"environment": {**registry_copy.VARIABLES, "ANTHROPIC_API_KEY": registry_copy.CLAUDE["ANTHROPIC_API_KEY"]}}
+        (folder / "claude.yaml").write_text(json.dumps({"services": {"gateway": change}}))
+        with Compose(command, ["compose.yaml", folder / "claude.yaml"], IMAGES["gateway-node"]) as compose:
+            began = time.monotonic()
+            compose.up()
+            def send(path, body=None):
+                return compose.api.ask("POST" if body else "GET", path, body)
+            with copy_of_registries(compose, folder):
+                wait_for(lambda: compose.api.status("/v1/registry") == 200, 20, "the copy does not answer")
+                download = registry_copy.install(send)
+                add_key(compose, send("/v1/installation")["installation"]["configFile"])
+                registry_copy.ask(send)
+            total = time.monotonic() - began
+            print(f"    answer of Claude after {total:.1f} s, of which npm downloads and unpacks Claude for {download:.1f} s", flush=True)
+            assert total - download < 20
+
+
+def add_key(compose, file):
+    """Adds the variables of Claude to its entry, which is the last one of the file. Other users reach this gateway, so its agents inherit none."""
+    key = '{ from_env = "ANTHROPIC_API_KEY" }'
+    others = f'ANTHROPIC_BASE_URL = "{registry_copy.URL}", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "1"'
+    text = f"env = {{ ANTHROPIC_API_KEY = {key}, {others} }}"
+    # The installation has caused a reload, too.
+    reloads = lambda: compose("logs", "gateway").count("the configuration was reloaded")
+    before = reloads()
+    compose("exec", "-T", "gateway", "sh", "-c", 'echo "$1" >> "$2"', "sh", text, file)
+    compose("kill", "-s", "HUP", "gateway")
+    wait_for(lambda: reloads() > before, 30, "the configuration was not reloaded")
+
+
 # --- proxies ---------------------------------------------------------------------------------------------------------
 
 
@@ -387,6 +438,7 @@ def main():
             "the environment is hidden from agents": lambda: environment_is_hidden(compose_2),
             "compose.isolation.yaml, gateway": lambda: isolation_variant(compose_2, small),
             "compose.isolation.yaml, gateway-node": lambda: isolation_variant(compose_2, with_node),
+            "Claude from a copy of the registries, gateway-node": lambda: answer_of_claude(compose_2),
             "own users for agents": lambda: own_users(compose_2, with_node),
             "nginx and Caddy on the host": lambda: proxies_of_the_host(compose_2, small),
             "deploy/compose/proxy.yaml, Compose 1": lambda: caddy_beside(compose_1, small),

@@ -24,6 +24,8 @@ import unittest
 import urllib.parse
 import urllib.request
 
+import registry_copy
+
 HERE = pathlib.Path(__file__).absolute().parent
 # Files for the next run.
 STATE = HERE.parents[1] / "target/packages"
@@ -324,6 +326,14 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def add_release(folder, url):
+    """Adds the packages of the release to a registry of npm."""
+    for file in FILES.glob("*.tgz"):
+        with tarfile.open(file) as archive:
+            manifest = json.load(archive.extractfile("package/package.json"))
+        registry_copy.add_package(folder, manifest, pathlib.Path(shutil.copy(file, folder)), url)
+
+
 class Npm(unittest.TestCase):
     def test_npx_starts_the_gateway(self):
         with contextlib.ExitStack() as stack:
@@ -355,6 +365,32 @@ class Npm(unittest.TestCase):
             self.assertEqual(turns(), ["completed", "completed"])
             stop()
 
+    def test_npx_leads_to_an_answer_of_claude(self):
+        with System() as system:
+            registry_copy.add_node(system.root, STATE)
+            folder = system.root / "srv"
+            registry_copy.write(folder)
+            add_release(folder, registry_copy.URL)
+            system.start("node", registry_copy.SERVER, folder, registry_copy.PORT, host=True)
+            until(lambda: attempt(*system.command("curl", "-fsS", "-o", "/dev/null", f"{registry_copy.URL}/registry.json")).returncode == 0)
+            system.run("useradd", "--create-home", "alice")
+            variables = [f"{name}={value}" for name, value in {**registry_copy.VARIABLES, **registry_copy.CLAUDE}.items()]
+
+            began = time.monotonic()
+            gateway = system.start("env", *variables, "npx", "--yes", "acp-gateway", "--print-link", user="alice")
+            url, key = link_of(gateway)
+            linked = time.monotonic()
+            def send(path, body=None):
+                return system.request(f"{url}{path}", key, body)
+            download = registry_copy.install(send)
+            registry_copy.ask(send)
+            total = time.monotonic() - began
+            print(f"link after {linked - began:.1f} s, answer of Claude after {total:.1f} s, of which npm downloads and unpacks Claude for {download:.1f} s")
+            self.assertLess(total - download, 20)
+            # A terminal sends this signal to all processes of the command.
+            system.run("pkill", "--signal=INT", "--uid=alice", "--full", "acp-gateway --print-link")
+            self.assertEqual(bounded(gateway, gateway.stdout.read), "")
+
     def registry(self, stack, folder):
         """A registry with the packages of the release."""
         folder.mkdir()
@@ -363,15 +399,7 @@ class Npm(unittest.TestCase):
         threading.Thread(target=server.serve_forever).start()
         stack.callback(server.shutdown)
         url = f"http://127.0.0.1:{server.server_port}"
-        for file in FILES.glob("*.tgz"):
-            with tarfile.open(file) as archive:
-                manifest = json.load(archive.extractfile("package/package.json"))
-            shutil.copy(file, folder)
-            manifest["dist"] = {"tarball": f"{url}/{file.name}", "shasum": hashlib.sha1(file.read_bytes()).hexdigest()}
-            document = {"name": manifest["name"], "dist-tags": {"latest": VERSION}, "versions": {VERSION: manifest}}
-            path = folder / manifest["name"]
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(document))
+        add_release(folder, url)
         return url
 
 
