@@ -78,7 +78,7 @@ impl Options {
                 "--gate" => options.gate = true,
                 "--rounds" => options.rounds = Some(value()?.parse()?),
                 "--tests" => {
-                    options.tests = value()?.split(',').map(test).collect::<Outcome<_>>()?
+                    options.tests = value()?.split(',').map(test).collect::<Outcome<_>>()?;
                 }
                 "--targets" => options.targets = value()?.split(',').map(str::to_owned).collect(),
                 "--sessions" => options.sessions = numbers(&value()?)?,
