@@ -66,7 +66,7 @@ pub(super) fn announce(
     Ok(output::write_line(&line)?)
 }
 
-/// Reports to the service manager that the gateway has started, see sd_notify(3). `socket` is the value of `NOTIFY_SOCKET`.
+/// Reports to the service manager that the gateway has started, see `sd_notify(3)`. `socket` is the value of `NOTIFY_SOCKET`.
 pub(super) fn report_ready(socket: &OsStr) {
     let sent = || {
         let address = match socket.as_bytes().strip_prefix(b"@") {
