@@ -107,7 +107,9 @@ def ended(read):
     while (state := read())["status"] in ["queued", "running"]:
         now = time.monotonic()
         assert now < end, state
-        began.setdefault(state.get("step"), now)
+        # An installation that waits has no step.
+        if step := state.get("step"):
+            began.setdefault(step, now)
         time.sleep(0.2)
     return state, began
 
