@@ -573,7 +573,8 @@ async fn slowly_read_single_response_is_complete() {
         assert!(body.ends_with('}') && rest.starts_with(next), "{rest}");
         assert_eq!(rest.is_empty(), next.is_empty(), "{rest}");
     };
-    let (alone, first) = (json("connection: close\r\n"), json(""));
+    let alone = json("connection: close\r\n");
+    let first = json("");
     // Also when the next request is there already.
     tokio::join!(
         sips([alone.as_str(), ""], ""),

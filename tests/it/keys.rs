@@ -333,9 +333,9 @@ async fn rotate_revokes_live_stream() {
     let began = tokio::time::Instant::now();
     command_line.revoke("alice").unwrap();
     gateway.wait_ended(&verified).await;
-    // A second of ours, and the rest for a machine that has other things to do.
+    // The gateway reads the keys again every second. The other second is for a busy machine.
     assert!(
-        began.elapsed() <= Duration::from_secs(10),
+        began.elapsed() <= Duration::from_secs(2),
         "{:?}",
         began.elapsed()
     );
