@@ -16,7 +16,7 @@ use crate::targets::{GATEWAY, PREVIOUS};
 const TOLERANCE: f64 = 1.05;
 
 /// The figures with their titles, in the order of the table. Those of the growth test follow.
-const FIGURES: [(&str, Test, &str, Better); 35] = [
+const FIGURES: [(&str, Test, &str, Better); 31] = [
     ("1 x 1, events/s", Test::Single, "events_s", Better::More),
     ("1 x 1, CPU s/M", Test::Single, "cpu_per_m", Better::Less),
     (
@@ -167,30 +167,6 @@ const FIGURES: [(&str, Test, &str, Better); 35] = [
         Test::Strict,
         "events_s",
         Better::More,
-    ),
-    (
-        "allocations per event at full speed",
-        Test::Allocations,
-        "burst_calls",
-        Better::Less,
-    ),
-    (
-        "bytes allocated per event at full speed",
-        Test::Allocations,
-        "burst_bytes",
-        Better::Less,
-    ),
-    (
-        "allocations per event at 1000/s",
-        Test::Allocations,
-        "paced_calls",
-        Better::Less,
-    ),
-    (
-        "bytes allocated per event at 1000/s",
-        Test::Allocations,
-        "paced_bytes",
-        Better::Less,
     ),
 ];
 

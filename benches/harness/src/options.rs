@@ -10,7 +10,7 @@ pub(crate) const USAGE: &str = "scripts/bench [OPTION...]
   --quick            a fifth of everything, three rounds; writes no document
   --rounds N         so many rounds (5)
   --tests A,B        only these: single, fan, paced, latency, prompt, many, idle, cold, replay, stalled, strict,
-                     allocations, growth
+                     growth
   --targets A,B      only these: raw-epoll, acp-gateway, acp-http, durable-streams, nchan, sandbox-agent, supergateway
   --sessions A,B     growth: look at so many sessions (1000,10000)
   --events A,B       growth: and at a session with so many events (10000,100000,1000000)

@@ -117,7 +117,7 @@ pub(crate) fn targets(context: &Context<'_>) -> String {
 
 /// More results of the gateway with their spread. `None` if there are none.
 pub(crate) fn gateway(results: &Results) -> Option<String> {
-    const FIGURES: [(&str, Test, &str); 17] = [
+    const FIGURES: [(&str, Test, &str); 13] = [
         ("latency at 1000/s, p99.9, us", Test::Latency, "p999_us"),
         (
             "at the same pace, writing and syncing 16 KiB, p50, us",
@@ -151,26 +151,6 @@ pub(crate) fn gateway(results: &Results) -> Option<String> {
             "events_s",
         ),
         ("1 x 1000, MB/s", Test::Fan, "mb_s"),
-        (
-            "allocations for an event at full speed",
-            Test::Allocations,
-            "burst_calls",
-        ),
-        (
-            "bytes allocated for an event at full speed",
-            Test::Allocations,
-            "burst_bytes",
-        ),
-        (
-            "allocations for an event at 1000/s",
-            Test::Allocations,
-            "paced_calls",
-        ),
-        (
-            "bytes allocated for an event at 1000/s",
-            Test::Allocations,
-            "paced_bytes",
-        ),
     ];
     let mut text = String::from("| | median | least | most |\n|---|---|---|---|\n");
     let mut any = false;

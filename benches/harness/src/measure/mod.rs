@@ -1,6 +1,5 @@
 //! The measurements. Each one starts a new server, so that no cache affects the next one.
 
-mod allocations;
 mod cold;
 mod growth;
 mod replay;
@@ -47,14 +46,12 @@ pub(crate) enum Test {
     Stalled,
     /// The syntax of the stream, and consecutive ids.
     Strict,
-    /// Allocations for each event.
-    Allocations,
     /// The cost of more sessions and longer logs.
     Growth,
 }
 
 impl Test {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Single,
         Self::Fan,
         Self::Paced,
@@ -66,7 +63,6 @@ impl Test {
         Self::Replay,
         Self::Stalled,
         Self::Strict,
-        Self::Allocations,
         Self::Growth,
     ];
 
@@ -83,7 +79,6 @@ impl Test {
             Self::Replay => "replay",
             Self::Stalled => "stalled",
             Self::Strict => "strict",
-            Self::Allocations => "allocations",
             Self::Growth => "growth",
         }
     }
@@ -205,10 +200,6 @@ pub(crate) fn measure(
             },
         ),
         Test::Strict => Ok(None),
-        Test::Allocations => target
-            .gateway()
-            .map(|gateway| allocations::measure(gateway, less, folder))
-            .transpose(),
         Test::Growth => target
             .gateway()
             .map(|gateway| growth::measure(gateway, scale, folder))

@@ -2,7 +2,7 @@
 //!
 //! Only the limits per client, session and hour are raised, because one client with one key simulates a thousand.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,6 @@ pub(crate) struct Gateway {
     isolation: String,
     /// Detected before the first start.
     flavor: OnceLock<ConfigFlavor>,
-    /// Further variables of its environment.
-    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Gateway {
@@ -56,7 +54,6 @@ impl Gateway {
             processes: PROCESSES,
             isolation: places.isolation.clone(),
             flavor: OnceLock::new(),
-            environment: Vec::new(),
         }
     }
 
@@ -64,17 +61,6 @@ impl Gateway {
     pub(crate) fn crowded(&self) -> Self {
         Self {
             processes: 8,
-            ..self.clone()
-        }
-    }
-
-    /// With further environment variables.
-    pub(crate) fn with_environment<const N: usize>(
-        &self,
-        variables: [(&'static str, OsString); N],
-    ) -> Self {
-        Self {
-            environment: variables.into(),
             ..self.clone()
         }
     }
@@ -109,16 +95,11 @@ impl Gateway {
             "--data".as_ref(),
             data.as_ref(),
         ];
-        let mut environment = vec![
+        let environment = [
             ("HOME", folder.as_os_str()),
             ("ACP_GATEWAY_ADMIN_KEY_FILE", key.as_os_str()),
             ("RUST_LOG", "error".as_ref()),
         ];
-        environment.extend(
-            self.environment
-                .iter()
-                .map(|(name, value)| (*name, value.as_os_str())),
-        );
         Ok((
             Server::start(&command, &environment, path("gateway.log"))?,
             address,
