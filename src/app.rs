@@ -298,10 +298,8 @@ pub async fn start(
     );
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let prompt_keys = keys.clone();
-    let may_prompt = MayPrompt::new(move |tenant, id| {
-        prompt_keys.has_key(tenant, id, |key| {
-            key.principal.scopes.contains(Scope::Prompt)
-        })
+    let may_prompt = MayPrompt::new(move |user| {
+        prompt_keys.has_key(user, |key| key.principal.scopes.contains(Scope::Prompt))
     });
     let context = Context::new(
         log.clone(),

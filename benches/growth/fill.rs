@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use base::types::{Epoch, Ids, PromptId, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Ids, PromptId, SessionId, Timestamp, UserId};
 use events::event::{Event, Framer, Members};
 use log::limits::Limits;
 use log::store::{Batch, EventStore as _, RecordState, RecordStore as _, Run, SqliteStore, Table};
@@ -119,7 +119,7 @@ impl Copy {
                 .frame(&mut frames, self.last_seq, &event, self.last_activity_at);
         }
         Run {
-            tenant: Tenant::default(),
+            owner: UserId::owner(),
             session: self.id,
             first_seq,
             last_seq: self.last_seq,

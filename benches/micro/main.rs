@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use base::shutdown::Shutdown;
-use base::types::{Ids, PromptId, SessionId, Tenant, Timestamp};
+use base::types::{Ids, PromptId, SessionId, Timestamp, UserId};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use events::event::{Event, Framer, SessionUpdate};
 use log::eventlog::{EventLog, Item, Records, Run, SessionLog, Start};
@@ -125,7 +125,7 @@ fn session(runtime: &tokio::runtime::Runtime) -> (EventLog, SessionLog) {
         )
         .expect("a thread is started");
         let session = log
-            .session(&Tenant::default(), id)
+            .session(&UserId::owner(), id)
             .await
             .expect("memory is read");
         (log, session)

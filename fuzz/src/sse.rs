@@ -1,7 +1,7 @@
 //! Events encoded as frames and parsed again by an EventSource model.
 
 use acp_gateway::stream::{Encoder, Ndjson, Sse};
-use base::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, PromptId, SessionId, Timestamp, UserId};
 use bytes::BytesMut;
 use events::event::{ControlFrame, Event, Framer, Members, PositionFrame, TYPES};
 use log::eventlog::Run;
@@ -71,10 +71,10 @@ pub fn sse(data: &[u8]) {
     if sent.is_empty() {
         return;
     }
-    let tenant = Tenant::default();
+    let owner = UserId::owner();
     let last_seq = first_seq + sent.len() as u64 - 1;
     let run = Run {
-        tenant,
+        owner,
         session,
         first_seq,
         last_seq,

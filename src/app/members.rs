@@ -13,7 +13,7 @@ use crate::auth::Keys;
 use agents::agent::{AgentSpec, Catalogue};
 use agents::pool::Pool;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{AgentName, Scope, Tenant};
+use base::types::{AgentName, Scope, Tenant, UserId};
 use events::event::{ActorKind, AuditActor, AuditedMemberState, FleetMemberChanged};
 use log::audit::Audit;
 use log::eventlog::{EventLog, RecordPages, Records};
@@ -106,10 +106,10 @@ pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
     }))
 }
 
-/// Whether the fleet may have a member of this name. Members are not bound to one key, so that an operator can replace it
-/// by another one of the same name.
+/// Whether the fleet may have a member of this name. `key`: the user of its key. Members are not bound to one key, so that
+/// an operator can replace it by another key of the same user.
 fn is_permitted(keys: &Keys, name: &AgentName, key: &str) -> bool {
-    keys.has_key(&Tenant::default(), key, |key| {
+    keys.has_key(&UserId::new(&Tenant::default(), key), |key| {
         key.principal.scopes.contains(Scope::Fleet) && key.member_names.check(name).is_ok()
     })
 }
@@ -128,7 +128,7 @@ async fn remove_with_keys(fleet: Fleet, keys: Keys) {
     }
 }
 
-/// Adds the members of an earlier gateway process to the fleet, and forgets those whose keys have ended.
+/// Adds the members of an earlier gateway process to the fleet, and forgets those whose users have no key for them.
 pub(super) async fn restore(fleet: &Fleet, log: &EventLog, keys: &Keys) -> Result<(), ReadError> {
     let mut ended = Records::default();
     let mut pages = RecordPages::of(log, Table::Member);
@@ -152,12 +152,12 @@ pub(super) async fn restore(fleet: &Fleet, log: &EventLog, keys: &Keys) -> Resul
     Ok(())
 }
 
-/// The number of changes of the members of one key that are recorded in a minute. A member is untrusted and must not displace
-/// other events.
+/// The number of changes of the members of one user that are recorded in a minute. A member is untrusted and must not
+/// displace other events.
 const CHANGES_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Counts the changes of each key. Keys without changes for a minute are forgotten.
+/// Counts the changes of each user. Users without changes for a minute are forgotten.
 #[derive(Default)]
 struct Rates(HashMap<Arc<str>, (Instant, u32)>);
 

@@ -1,5 +1,5 @@
 //! Reloads the configuration while the gateway runs: agents, MCP servers, the operator's key and the limits
-//! of principals. Every other change takes effect at the next start.
+//! of users. Every other change takes effect at the next start.
 //!
 //! - An unchanged entry keeps its `Arc`, so the pool and the sessions detect a change by a comparison of pointers.
 //! - Every entry contains all MCP servers, because a session can name any of them. A change of one server therefore

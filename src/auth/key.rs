@@ -1,4 +1,4 @@
-//! A key: its secret text, its hash, and its record with the principal and the scopes.
+//! A key: its secret text, its hash, and its record with the user and the scopes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use base::types::{
-    AgentName, GrantedFolders, Ids, KeyLimits, Principal, Scope, Scopes, Tenant, Timestamp,
+    AgentName, GrantedFolders, Ids, KeyLimits, Principal, Scope, Scopes, Timestamp, UserId,
 };
 use events::api::KeyKind;
 use events::event::AuditedKey;
@@ -79,8 +79,7 @@ impl KeyId {
 
 /// A key without its text. The JSON form is the record in `Table::Key`, stored under the hash of the key.
 ///
-/// Keys with the same name belong to the same principal, so an operator can replace a key and keep its
-/// sessions.
+/// Sessions belong to the user and not to the key, so a key can be replaced.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
@@ -88,7 +87,7 @@ pub struct Key {
     pub id: KeyId,
     pub kind: KeyKind,
     pub name: Arc<str>,
-    pub tenant: Tenant,
+    pub user: UserId,
     pub scopes: Scopes,
     #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
     pub limits: KeyLimits,
@@ -99,16 +98,18 @@ pub struct Key {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub printed_by_start: bool,
     pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     pub last_used_at: Option<Timestamp>,
 }
 
 impl Key {
     pub fn principal(&self) -> Principal {
         Principal {
-            id: self.name.clone(),
-            tenant: self.tenant.clone(),
+            user: self.user.clone(),
             scopes: self.scopes,
             folders: self.folders.clone(),
+            is_local: self.kind == KeyKind::Local,
         }
     }
 
@@ -131,6 +132,7 @@ impl Key {
         AuditedKey {
             id: self.id.to_string(),
             name: self.name.to_string(),
+            user: self.user.to_string(),
             kind: self.kind.to_string(),
             scopes: self.scopes,
         }

@@ -22,8 +22,8 @@ use super::key::{Key, KeyHash, KeyId, KeyText};
 use crate::auth::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{
-    AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, Principal,
-    PrincipalKey, PrincipalLimits, Scope, Scopes, Tenant, Timestamp, is_key_name,
+    AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, OWNER, Principal,
+    PrincipalLimits, Scope, Scopes, Timestamp, UserId, is_name,
 };
 use events::api::{KeyInfo, KeyKind};
 use events::event::{
@@ -33,11 +33,10 @@ use log::audit::pending_entry;
 use log::store::{Batch, CommitError, ReadError, RecordState, RecordStore, Table};
 use wire::fleet::MemberNames;
 
-pub use expiring::{GrantError, is_local_editor};
+pub use expiring::GrantError;
 
-/// The principal of every link key: the person who started the gateway.
-const OWNER_NAME: &str = "owner";
-/// The principal of `attach` processes without a key of their own.
+const LINK_NAME: &str = "link";
+/// The name of the keys of `attach` processes without a key of their own.
 const ATTACH_NAME: &str = "attach";
 const ADMIN_NAME: &str = "admin";
 const MAX_TRIES: usize = 5;
@@ -82,10 +81,11 @@ impl Entry {
 #[derive(Clone)]
 pub struct NewKey<'a> {
     pub name: &'a str,
-    pub tenant: Tenant,
+    pub user: UserId,
     pub scopes: Scopes,
     pub member_names: Vec<AgentName>,
     pub limits: Vec<LimitChange>,
+    pub expires_at: Option<Timestamp>,
 }
 
 #[derive(Clone)]
@@ -99,7 +99,7 @@ pub struct Verified {
 impl Verified {
     pub fn author(&self, address: IpAddr) -> Author {
         Author {
-            name: Arc::clone(&self.principal.id),
+            name: self.principal.user.name().into(),
             key: self.key.as_str().into(),
             address,
         }
@@ -116,10 +116,16 @@ pub enum KeyStoreError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreateKeyError {
-    #[error("invalid key name: expected 1 to 64 letters, digits, '.', '_', '-' or '@'")]
+    #[error(
+        "invalid name of a key or a user: expected 1 to 64 letters, digits, '.', '_', '-' or '@'"
+    )]
     Name,
-    #[error("the names 'owner' and 'admin' are reserved for the link key and the operator's key")]
-    Reserved,
+    #[error("keys of the gateway itself have the name '{0}': use another name")]
+    Reserved(&'static str),
+    #[error(
+        "the user 'owner' is the person that runs the gateway: name the key and add `--user owner`"
+    )]
+    Owner,
     #[error("expected at least one scope")]
     NoScope,
     #[error("too many keys ({0}): revoke a key first")]
@@ -218,6 +224,10 @@ impl Keys {
         })
     }
 
+    pub fn now(&self) -> Timestamp {
+        self.0.ids.now()
+    }
+
     pub fn limits(&self) -> &PrincipalLimits {
         &self.0.principal_limits
     }
@@ -234,25 +244,16 @@ impl Keys {
         Some(verified(&entry.key))
     }
 
-    /// Whether a key of this principal meets the condition.
-    pub fn has_key(
-        &self,
-        tenant: &Tenant,
-        id: &str,
-        condition: impl Fn(&Verified) -> bool,
-    ) -> bool {
-        if let Some(admin) = self.admin_hash().map(|admin| verified_admin(&admin))
-            && *admin.principal.id == *id
-        {
-            return admin.principal.tenant == *tenant && condition(&admin);
+    /// Whether a key of this user meets the condition.
+    pub fn has_key(&self, user: &UserId, condition: impl Fn(&Verified) -> bool) -> bool {
+        let admin = self.admin_hash().map(|admin| verified_admin(&admin));
+        if admin.is_some_and(|admin| admin.principal.user == *user && condition(&admin)) {
+            return true;
         }
         let now = self.0.expiry.earliest_now();
         self.entries().values().any(|entry| {
             let key = &entry.key;
-            *key.name == *id
-                && key.tenant == *tenant
-                && condition(&verified(key))
-                && self.is_valid_at(entry, now)
+            key.user == *user && condition(&verified(key)) && self.is_valid_at(entry, now)
         })
     }
 
@@ -272,11 +273,15 @@ impl Keys {
     }
 
     pub fn create(&self, new: &NewKey<'_>) -> Result<(KeyText, Key), CreateKeyError> {
-        if !is_key_name(new.name) {
+        if !is_name(new.name) || !is_name(new.user.name()) || !is_name(new.user.tenant().as_str()) {
             return Err(CreateKeyError::Name);
         }
-        if [OWNER_NAME, ADMIN_NAME, ATTACH_NAME].contains(&new.name) {
-            return Err(CreateKeyError::Reserved);
+        if new.name == OWNER {
+            return Err(CreateKeyError::Owner);
+        }
+        let reserved = [ADMIN_NAME, ATTACH_NAME, LINK_NAME];
+        if let Some(name) = reserved.into_iter().find(|name| *name == new.name) {
+            return Err(CreateKeyError::Reserved(name));
         }
         if new.scopes.iter().next().is_none() {
             return Err(CreateKeyError::NoScope);
@@ -314,13 +319,14 @@ impl Keys {
             key_id: key.id.to_string(),
             name: key.name.to_string(),
             kind: key.kind,
-            tenant: key.tenant.as_str().to_owned(),
+            user: key.user.name().to_owned(),
+            tenant: key.user.tenant().as_str().to_owned(),
             scopes: key.scopes.iter().collect(),
             member_names: key.member_names.clone(),
             folders: folders.map(|folder| folder.display().to_string()).collect(),
             limits: key.limits,
             created_at: Some(key.created_at),
-            expires_at: self.expires_at(key.kind, key.last_used_at.unwrap_or(key.created_at)),
+            expires_at: self.expires_at(key, key.last_used_at),
             last_used_at: key.last_used_at,
         }
     }
@@ -331,9 +337,10 @@ impl Keys {
             let Verified { principal, key, .. } = verified_admin(&admin);
             KeyInfo {
                 key_id: key.to_string(),
-                name: principal.id.to_string(),
+                name: ADMIN_NAME.to_owned(),
                 kind: KeyKind::Admin,
-                tenant: principal.tenant.as_str().to_owned(),
+                user: principal.user.name().to_owned(),
+                tenant: principal.user.tenant().as_str().to_owned(),
                 scopes: principal.scopes.iter().collect(),
                 member_names: Vec::new(),
                 folders: Vec::new(),
@@ -349,9 +356,11 @@ impl Keys {
     }
 
     /// When a key ends that is not used again. `None` if it does not expire.
-    fn expires_at(&self, kind: KeyKind, last_use: Timestamp) -> Option<Timestamp> {
-        let end = last_use.after(self.0.limits.link_key_idle_timeout);
-        (kind == KeyKind::Link).then_some(end)
+    fn expires_at(&self, key: &Key, last_used_at: Option<Timestamp>) -> Option<Timestamp> {
+        let last_use = last_used_at.unwrap_or(key.created_at);
+        let is_temporary = matches!(key.kind, KeyKind::Link | KeyKind::Local);
+        let unused = is_temporary.then(|| last_use.after(self.0.limits.link_key_idle_timeout));
+        key.expires_at.into_iter().chain(unused).min()
     }
 
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
@@ -383,8 +392,8 @@ impl Keys {
             let work = move || {
                 if flush {
                     keys.flush_last_used()?;
-                    keys.remove_expired()?;
                 }
+                keys.remove_expired()?;
                 keys.reload()
             };
             run_blocking(&shutdown, "could not reload the keys; retrying", work).await;
@@ -424,7 +433,7 @@ impl Keys {
                 .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.key.covers(&old.key)));
             self.0
                 .principal_limits
-                .set_key_limits(limits_by_principal(found.values().map(|entry| &entry.key)));
+                .set_key_limits(limits_by_user(found.values().map(|entry| &entry.key)));
             *entries = found;
             any_ended
         };
@@ -443,24 +452,25 @@ impl Keys {
     ) -> Result<(KeyText, Key), KeyStoreError> {
         let text = KeyText::generate(&self.0.ids);
         let hash = KeyHash::of(text.expose());
-        let principal = |key: &Key| (&key.tenant, &*key.name) == (&new.tenant, new.name);
+        let same_user = |key: &Key| key.user == new.user;
         let earlier = self
             .list()
             .into_iter()
-            .rfind(principal)
+            .rfind(same_user)
             .map(|key| key.limits)
             .unwrap_or_default();
         let key = Key {
             id: hash.id(),
             kind,
             name: new.name.into(),
-            tenant: new.tenant.clone(),
+            user: new.user.clone(),
             scopes: new.scopes,
             member_names: new.member_names.clone(),
             limits: earlier.with(&new.limits),
             folders: GrantedFolders::default(),
             printed_by_start,
             created_at: self.0.ids.now(),
+            expires_at: new.expires_at,
             last_used_at: None,
         };
         let mut batch = Batch::default();
@@ -473,7 +483,7 @@ impl Keys {
         for (hash, entry) in self
             .entries()
             .iter()
-            .filter(|(_, entry)| principal(&entry.key))
+            .filter(|(_, entry)| same_user(&entry.key))
         {
             if entry.key.limits != key.limits {
                 let other = Key {
@@ -530,9 +540,9 @@ impl Keys {
     }
 
     fn remove_expired(&self) -> Result<(), KeyStoreError> {
-        let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
+        let now = self.0.expiry.earliest_now();
         let expired = |key: &Key| (ActorKind::Timeout, KeyExpired { key: key.audited() }.into());
-        self.remove_where(|entry| !holding.contains(&entry.key.id), &expired)
+        self.remove_where(|entry| !self.is_valid_at(entry, now), &expired)
             .map(drop)
     }
 
@@ -562,8 +572,7 @@ impl Keys {
     }
 
     fn is_valid_at(&self, entry: &Entry, now: Timestamp) -> bool {
-        let last_use = entry.last_used().unwrap_or(entry.key.created_at);
-        let end = self.expires_at(entry.key.kind, last_use);
+        let end = self.expires_at(&entry.key, entry.last_used());
         end.is_none_or(|end| now < end)
     }
 
@@ -588,10 +597,10 @@ fn verified(key: &Key) -> Verified {
 fn verified_admin(hash: &KeyHash) -> Verified {
     Verified {
         principal: Principal {
-            id: ADMIN_NAME.into(),
-            tenant: Tenant::default(),
+            user: UserId::owner(),
             scopes: Scopes::from_iter([Scope::Admin]),
             folders: GrantedFolders::default(),
+            is_local: false,
         },
         key: hash.id(),
         member_names: MemberNames::Any,
@@ -626,8 +635,7 @@ pub enum UpdateKeyError {
 impl Keys {
     /// Changes the key with this id, or all keys with this name. Returns the changed keys.
     ///
-    /// Scopes and names of members belong to a key. Limits belong to the principal, so they change for every key with the same
-    /// name.
+    /// Scopes and names of members belong to a key. Limits belong to the user, so they change for every key of the user.
     pub fn update(&self, id_or_name: &str, change: &KeyChange) -> Result<Vec<Key>, UpdateKeyError> {
         if change
             .scopes
@@ -641,8 +649,8 @@ impl Keys {
                 .list()
                 .into_iter()
                 .filter(|key| key.is_named(id_or_name));
-            let principals: Vec<_> = named.map(|key| (key.tenant, key.name)).collect();
-            if principals.is_empty() {
+            let users: Vec<_> = named.map(|key| key.user).collect();
+            if users.is_empty() {
                 return Err(UpdateKeyError::NotFound);
             }
             let mut batch = Batch::default();
@@ -655,7 +663,7 @@ impl Keys {
                         key.member_names.clone_from(names);
                     }
                 }
-                if principals.contains(&(key.tenant.clone(), key.name.clone())) {
+                if users.contains(&key.user) {
                     key.limits = key.limits.with(&change.limits);
                 }
                 if key != entry.key {
@@ -676,15 +684,11 @@ impl Keys {
     }
 }
 
-/// The limits of each principal. All keys of a principal have the same limits; if not, the newest key counts.
-fn limits_by_principal<'a>(
-    keys: impl Iterator<Item = &'a Key>,
-) -> HashMap<PrincipalKey, KeyLimits> {
+/// The limits of each user. All keys of a user have the same limits; if not, the newest key counts.
+fn limits_by_user<'a>(keys: impl Iterator<Item = &'a Key>) -> HashMap<UserId, KeyLimits> {
     let mut keys: Vec<_> = keys.collect();
     keys.sort_by_key(|key| key.created_at);
-    let all = keys
-        .into_iter()
-        .map(|key| ((key.tenant.clone(), key.name.clone()), key.limits));
+    let all = keys.into_iter().map(|key| (key.user.clone(), key.limits));
     let mut limits: HashMap<_, _> = all.collect();
     limits.retain(|_, limits: &mut KeyLimits| !limits.is_empty());
     limits

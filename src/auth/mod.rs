@@ -16,7 +16,7 @@ mod tickets;
 pub use key::{Key, KeyHash, KeyId, KeyText};
 pub use keys::{
     CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RevokeError,
-    UpdateKeyError, Verified, is_local_editor,
+    UpdateKeyError, Verified,
 };
 pub use network::{Network, NetworkError};
 pub use policy::{Admission, AdmissionError, Credential, INVALID_TOKEN, Policy, PolicyOptions};

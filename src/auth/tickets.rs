@@ -1,7 +1,7 @@
 //! Tickets: credentials in the URL of a stream, because `EventSource` cannot send a key.
 //!
-//! A ticket is valid for its principal and its paths. It expires some time after its creation if no stream
-//! uses it. A stream keeps its ticket valid, and so does the time after the last stream, because an
+//! A ticket is valid for the user and the scopes of its key, and for its paths. It expires some time after its creation
+//! if no stream uses it. A stream keeps its ticket valid, and so does the time after the last stream, because an
 //! `EventSource` reconnects to the same URL. An `EventSource` never retries after a 401, so tickets survive a
 //! restart of the gateway: a ticket is stored before the client receives it, and its expiry is stored in the
 //! background.
@@ -65,7 +65,7 @@ impl Ticket {
     }
 }
 
-/// The record of a ticket in `Table::Ticket`, stored under its hash. Its principal is that of its key.
+/// The record of a ticket in `Table::Ticket`, stored under its hash. Its user is that of its key.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct TicketRecord {
     key: KeyId,
@@ -146,7 +146,7 @@ impl Tickets {
     /// Issues a ticket for GET on these paths (without a query), with the rights of `holder`. Blocks on the
     /// store.
     ///
-    /// At the limit for a principal, this evicts unused tickets, those that expire first.
+    /// At the limit for a user, this evicts unused tickets, those that expire first.
     pub fn issue(
         &self,
         holder: &Verified,
@@ -189,12 +189,12 @@ impl Tickets {
         })
     }
 
-    /// The tickets to evict before the principal receives another one: those without a stream that expire
+    /// The tickets to evict before the user receives another one: those without a stream that expire
     /// first.
     fn tickets_to_evict(&self, holder: &Verified) -> Vec<KeyHash> {
         let tickets = self.tickets();
-        let principal = holder.principal.key();
-        let of_holder = |ticket: &&Ticket| ticket.holder.principal.key() == principal;
+        let user = &holder.principal.user;
+        let of_holder = |ticket: &&Ticket| ticket.holder.principal.user == *user;
         let count = tickets.values().filter(of_holder).count();
         let idle = tickets
             .iter()

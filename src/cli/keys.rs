@@ -4,6 +4,7 @@
 //! records, the store supports a second writer, and the gateway reloads the keys every second.
 
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -12,9 +13,9 @@ use super::output::Failure;
 use super::source::{self, local_config};
 use super::{link, output};
 use crate::auth::{Key, KeyChange, Keys, NewKey};
-use crate::config::Flags;
+use crate::config::{Flags, parse_duration};
 use base::types::{
-    AgentName, AgentNameError, LimitChange, PrincipalLimit, Scope, Tenant, Timestamp,
+    AgentName, AgentNameError, LimitChange, PrincipalLimit, Scope, Tenant, Timestamp, UserId,
 };
 use events::api::KeyInfo;
 
@@ -22,8 +23,18 @@ use events::api::KeyInfo;
 pub(super) enum KeyCommand {
     /// Create a key and print it; it cannot be printed again. A gateway that runs accepts it when it is printed
     Create {
-        /// The name of the principal, shown in events. Keys with the same name share one principal
+        /// The name of the key. Without --user it is also the name of its user, which events show
         name: String,
+        /// The user of the key. Sessions belong to the user; other users do not see them. `owner` is the person that runs
+        /// the gateway
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        /// The tenant of the user
+        #[arg(long, value_name = "TENANT", default_value = "default")]
+        tenant: String,
+        /// The time after which the key ends, such as 12h or 30d
+        #[arg(long, value_name = "DURATION", value_parser = parse_expiry)]
+        expires_in: Option<Duration>,
         #[arg(
             long,
             help = format!("The scopes of the key: {}", scope_names()),
@@ -43,8 +54,7 @@ pub(super) enum KeyCommand {
         #[command(flatten)]
         limits: LimitFlags,
     },
-    /// Change the scopes of the key with this id, or of all keys with this name, and the limits of the
-    /// principal
+    /// Change the scopes of the key with this id, or of all keys with this name, and the limits of their users
     Update {
         #[arg(value_name = "ID|NAME")]
         key: String,
@@ -65,7 +75,7 @@ pub(super) enum KeyCommand {
     },
 }
 
-// All keys with the same name share these limits. (A doc comment would replace the help text of the
+// All keys of a user share these limits. (A doc comment would replace the help text of the
 // subcommand.)
 #[derive(Debug, Args)]
 #[expect(
@@ -153,6 +163,9 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags, json: bool) -> Result<(),
     match command {
         KeyCommand::Create {
             name,
+            user,
+            tenant,
+            expires_in,
             scopes,
             link,
             member_names,
@@ -165,10 +178,11 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags, json: bool) -> Result<(),
             let scopes = scopes.iter().copied().collect();
             let (text, key) = keys.create(&NewKey {
                 name,
-                tenant: Tenant::default(),
+                user: UserId::new(&Tenant::new(tenant), user.as_ref().unwrap_or(name)),
                 scopes,
                 member_names: member_names.clone(),
                 limits: limits.changes(),
+                expires_at: expires_in.map(|time| keys.now().after(time)),
             })?;
             if is_running {
                 source::wait_for_reload(&config);
@@ -214,6 +228,11 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags, json: bool) -> Result<(),
 fn scope_names() -> String {
     let names: Vec<_> = Scope::ALL.iter().map(|scope| scope.name()).collect();
     names.join(", ")
+}
+
+fn parse_expiry(text: &str) -> Result<Duration, &'static str> {
+    let duration = parse_duration(text).filter(|duration| !duration.is_zero());
+    duration.ok_or("expected a time such as 90m, 12h or 30d")
 }
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
@@ -271,7 +290,7 @@ struct KeyTable {
 
 impl Display for KeyTable {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let head = "ID,NAME,KIND,SCOPES,LIMITS,CREATED,LAST USED";
+        let head = "ID,NAME,USER,KIND,SCOPES,LIMITS,CREATED,EXPIRES,LAST USED";
         let mut rows: Vec<Vec<String>> = vec![head.split(',').map(str::to_owned).collect()];
         rows.extend(self.keys.iter().map(|key| {
             let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.name()).collect();
@@ -281,10 +300,12 @@ impl Display for KeyTable {
             vec![
                 key.key_id.clone(),
                 key.name.clone(),
+                qualified_user(key),
                 key.kind.to_string(),
                 scopes.join(","),
                 format_limits(key),
                 time(key.created_at),
+                time(key.expires_at),
                 time(key.last_used_at),
             ]
         }));
@@ -303,6 +324,14 @@ impl Display for KeyTable {
         }
         Ok(())
     }
+}
+
+fn qualified_user(key: &KeyInfo) -> String {
+    let tenant = Tenant::new(&key.tenant);
+    if tenant == Tenant::default() {
+        return key.user.clone();
+    }
+    UserId::new(&tenant, &key.user).as_str().to_owned()
 }
 
 fn format_limits(key: &KeyInfo) -> String {

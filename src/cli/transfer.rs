@@ -48,7 +48,7 @@ pub(super) struct ExportArgs {
 pub(super) struct ImportArgs {
     /// The file of an export, or - for stdin
     file: PathBuf,
-    /// The principal that owns the session. Default: the one in the file
+    /// The user that owns the session. Default: the one in the file
     #[arg(long, value_name = "NAME")]
     owner: Option<String>,
 }

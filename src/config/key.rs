@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::section::{Field, Section};
 use super::toml_text::{self, duration_text, list, quoted, size_text};
 
-/// The section of the limits that apply to each principal. A reload applies its keys; all others need a restart.
+/// The section of the limits that apply to each user. A reload applies its keys; all others need a restart.
 pub(super) const PER_KEY: &str = "limits.per_key";
 
 /// A key of a table that configures a `T`. Reading, printing, the sample file and the reference all use this

@@ -14,7 +14,7 @@ pub(super) const SECTIONS: [(&str, &str); 12] = [
     ("auth", "Web origins and keys."),
     (
         PER_KEY,
-        "Limits of each principal (all keys of one name). Options of `key create` override them.",
+        "Limits of each user. All keys of the user count together. Options of `key create` override them.",
     ),
     ("limits.per_session", "Limits of each session."),
     ("timeouts", "Times such as \"500ms\", \"10s\" or \"1h30m\"."),

@@ -1,6 +1,6 @@
 //! The memory of bodies and WebSocket messages that clients send.
 //!
-//! A request charges bytes as they arrive. One principal may hold at most a quarter of the memory, so that it cannot
+//! A request charges bytes as they arrive. One user may hold at most a quarter of the memory, and therefore cannot
 //! exclude all others.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use base::shutdown::lock_or_abort;
 use base::telemetry::metrics;
-use base::types::{Principal, PrincipalKey};
+use base::types::{Principal, UserId};
 
 const PRINCIPALS: usize = 4;
 
@@ -37,7 +37,7 @@ struct Table {
 #[derive(Default)]
 struct Used {
     total: usize,
-    by_principal: HashMap<PrincipalKey, usize>,
+    by_principal: HashMap<UserId, usize>,
 }
 
 impl BodyMemory {
@@ -50,7 +50,7 @@ impl BodyMemory {
         self.0.max / PRINCIPALS
     }
 
-    fn add(&self, principal: Option<&PrincipalKey>, bytes: usize) -> Result<(), BodyMemoryFull> {
+    fn add(&self, principal: Option<&UserId>, bytes: usize) -> Result<(), BodyMemoryFull> {
         let mut used = lock_or_abort(self.0.used.lock());
         let held = principal.map_or(0, |key| used.by_principal.get(key).copied().unwrap_or(0));
         if held + bytes > self.max_of_principal() {
@@ -66,7 +66,7 @@ impl BodyMemory {
         Ok(())
     }
 
-    fn release(&self, principal: Option<&PrincipalKey>, bytes: usize) {
+    fn release(&self, principal: Option<&UserId>, bytes: usize) {
         let mut used = lock_or_abort(self.0.used.lock());
         used.total -= bytes;
         let Some(key) = principal else { return };
@@ -88,7 +88,7 @@ pub(crate) struct BodyCharge {
 #[derive(Default)]
 struct Held {
     /// Set when the request is admitted, before any byte of its body is read.
-    principal: Option<PrincipalKey>,
+    principal: Option<UserId>,
     bytes: usize,
     exceeded: Option<BodyMemoryFull>,
 }
@@ -100,7 +100,7 @@ impl BodyCharge {
     }
 
     pub(super) fn set_principal(&self, principal: &Principal) {
-        lock_or_abort(self.held.lock()).principal = Some(principal.key());
+        lock_or_abort(self.held.lock()).principal = Some(principal.user.clone());
     }
 
     pub(super) fn has_principal(&self) -> bool {
@@ -152,13 +152,13 @@ impl Drop for BodyCharge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::types::{GrantedFolders, Scopes, Tenant};
+    use base::types::{GrantedFolders, Scopes, Tenant, UserId};
 
     fn charge(memory: &BodyMemory, id: &str) -> BodyCharge {
         let charge = BodyCharge::new(memory.clone());
         charge.set_principal(&Principal {
-            id: id.into(),
-            tenant: Tenant::default(),
+            user: UserId::new(&Tenant::default(), id),
+            is_local: false,
             scopes: Scopes::default(),
             folders: GrantedFolders::default(),
         });

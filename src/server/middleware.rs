@@ -22,7 +22,7 @@ use super::hijack::{EventStream, REQUEST_ID};
 use super::response_body::ConnectionBacklog;
 use crate::auth::{AdmissionError, Policy};
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Ids, LimitExceeded, Principal, PrincipalKey, PrincipalLimit, PrincipalLimits};
+use base::types::{Ids, LimitExceeded, Principal, PrincipalLimit, PrincipalLimits, UserId};
 use events::api::PublicPath;
 
 /// A year, the usual value. The gateway knows nothing about other hosts of the domain, so there is no
@@ -65,7 +65,7 @@ pub(crate) enum AdmitError {
 }
 
 impl RequestContext {
-    /// Authenticates a request and counts it against the rate limit of its principal. An admitted request has
+    /// Authenticates a request and counts it against the rate limit of its user. An admitted request has
     /// its [`Admission`](crate::auth::Admission) as an extension. Returns the response of a preflight request.
     pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Option<Response>, AdmitError> {
         let Peer(peer) = *parts
@@ -77,7 +77,7 @@ impl RequestContext {
             .admit(parts, peer)
             .map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
-            Span::current().record("principal", &*principal.id);
+            Span::current().record("principal", principal.user.name());
             if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
                 permit.authenticated();
             }
@@ -216,7 +216,7 @@ fn set_cache_control(headers: &mut HeaderMap) {
         return;
     }
     let policy = if headers.contains_key(header::ETAG) {
-        // The tags of two tenants may be equal, so a stored response must not be validated with another key.
+        // The tags of two users may be equal, so a stored response must not be validated with another key.
         headers.append(header::VARY, HeaderValue::from_static("Authorization"));
         "private, no-cache"
     } else {
@@ -318,10 +318,10 @@ fn allow_origin(headers: &mut HeaderMap, origin: &str) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
-/// Token buckets that refill evenly over a minute. A principal gets a bucket with its first request.
+/// Token buckets that refill evenly over a minute. A user gets a bucket with the first request.
 pub(crate) struct RateLimits {
     limits: PrincipalLimits,
-    buckets: Mutex<HashMap<(PrincipalKey, PrincipalLimit), Bucket>>,
+    buckets: Mutex<HashMap<(UserId, PrincipalLimit), Bucket>>,
     clock: DefaultClock,
 }
 
@@ -349,13 +349,13 @@ impl RateLimits {
         }
     }
 
-    /// Acquires a token of the principal. A changed limit starts with a full bucket.
+    /// Acquires a token of the user. A changed limit starts with a full bucket.
     fn acquire(&self, limit: PrincipalLimit, principal: &Principal) -> Result<(), LimitExceeded> {
         let limits = self.limits.effective(principal);
         let per_minute = limits.get(limit);
         let mut buckets = lock_or_abort(self.buckets.lock());
         let bucket = buckets
-            .entry((principal.key(), limit))
+            .entry((principal.user.clone(), limit))
             .or_insert_with(|| Bucket::new(per_minute));
         if bucket.per_minute != per_minute {
             *bucket = Bucket::new(per_minute);
@@ -380,12 +380,12 @@ impl RateLimits {
 #[cfg(test)]
 mod rate_limits_tests {
     use super::*;
-    use base::types::{PrincipalDefaults, Scopes, Tenant};
+    use base::types::{PrincipalDefaults, Scopes, Tenant, UserId};
 
     fn principal(id: &str) -> Principal {
         Principal {
-            id: id.into(),
-            tenant: Tenant::default(),
+            user: UserId::new(&Tenant::default(), id),
+            is_local: false,
             scopes: Scopes::default(),
             folders: base::types::GrantedFolders::default(),
         }

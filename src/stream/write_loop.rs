@@ -19,8 +19,8 @@ use crate::auth::Admission;
 use base::telemetry::metrics::Level;
 use base::telemetry::{ErrorChain, metrics};
 use base::types::{
-    Ids, KeyedCounts, KeyedGuard, LimitExceeded, Principal, PrincipalKey, PrincipalLimit,
-    PrincipalLimits, Timestamp,
+    Ids, KeyedCounts, KeyedGuard, LimitExceeded, Principal, PrincipalLimit, PrincipalLimits,
+    Timestamp, UserId,
 };
 use events::api::Problem;
 use events::event::{ControlFrame, EndReason, ProblemFrame, ShutdownFrame};
@@ -350,7 +350,10 @@ impl Stream {
     fn record_stall(&self) {
         metrics().stream_evictions("stalled", 1);
         let request_id = self.ended_request();
-        let principal = self.admission.principal().map(|principal| &*principal.id);
+        let principal = self
+            .admission
+            .principal()
+            .map(|principal| principal.user.name());
         tracing::info!(
             request_id,
             principal,
@@ -403,12 +406,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Streams {
     limits: PrincipalLimits,
-    open: KeyedCounts<PrincipalKey>,
+    open: KeyedCounts<UserId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
-    _permit: KeyedGuard<PrincipalKey>,
+    _permit: KeyedGuard<UserId>,
     _level: Level,
 }
 
@@ -428,7 +431,7 @@ impl Streams {
     ) -> Result<StreamGuard, LimitExceeded> {
         let limits = self.limits.effective(principal);
         let max = limits.max(PrincipalLimit::Streams);
-        let permit = self.open.acquire(principal.key(), max);
+        let permit = self.open.acquire(principal.user.clone(), max);
         Ok(StreamGuard {
             _permit: permit.ok_or_else(|| limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER))?,
             _level: metrics().streams(kind),
@@ -459,12 +462,12 @@ mod tests {
 #[cfg(test)]
 mod open_streams_tests {
     use super::*;
-    use base::types::{PrincipalDefaults, Scopes, Tenant};
+    use base::types::{PrincipalDefaults, Scopes, Tenant, UserId};
 
     fn principal(id: &str) -> Principal {
         Principal {
-            id: id.into(),
-            tenant: Tenant::default(),
+            user: UserId::new(&Tenant::default(), id),
+            is_local: false,
             scopes: Scopes::default(),
             folders: base::types::GrantedFolders::default(),
         }
@@ -482,6 +485,6 @@ mod open_streams_tests {
         assert!(streams.acquire(&principal("b"), "events").is_ok());
         drop(first);
         assert!(streams.acquire(&principal("a"), "events").is_ok());
-        assert_eq!(streams.open.count(&principal("a").key()), 1);
+        assert_eq!(streams.open.count(&principal("a").user), 1);
     }
 }

@@ -143,7 +143,7 @@ async fn each_response_of_rest_has_one_record_with_its_route() {
         (Some(body.to_string().len() as u64), created.length),
         "{record}"
     );
-    assert_eq!(record["principal"], "admin", "{record}");
+    assert_eq!(record["principal"], "owner", "{record}");
     assert!(
         !gateway.log().contains("nowhere/secret"),
         "{}",
@@ -205,7 +205,7 @@ async fn each_chat_protocol_names_the_session_of_its_turn() {
         let route = path.replace("/fake", "/{agent}");
         let expected = json!({
             "level": "INFO", "method": "POST", "route": route, "status": 200, "protocol": "HTTP/1.1",
-            "principal": "admin", "session": sent.session.expect("a session"),
+            "principal": "owner", "session": sent.session.expect("a session"),
         });
         assert_eq!(facts(&record), expected, "{record}");
         let invalid = format!("invalid.{at}");
@@ -307,7 +307,7 @@ async fn failed_turn_names_its_request_session_prompt_and_agent() {
         assert_eq!(record["session"], session, "{record}");
         assert_eq!(record["prompt"], prompt, "{record}");
         assert_eq!(record["agent"], "fake", "{record}");
-        assert_eq!(record["principal"], "admin", "{record}");
+        assert_eq!(record["principal"], "owner", "{record}");
     }
 }
 

@@ -6,7 +6,7 @@ mod clients;
 mod limits_of_the_reference;
 mod matrix;
 mod messages;
-mod raw;
+pub(crate) mod raw;
 mod rules;
 mod client_tools;
 mod client_tools_remote;

@@ -383,20 +383,20 @@ async fn list_of_keys_has_their_rights_and_their_expiry_and_pages() {
     assert_eq!(
         keys[0],
         json!({
-            "keyId": id, "name": "admin", "kind": "admin", "tenant": "default", "scopes": ["admin"], "memberNames": [],
-            "folders": [], "limits": {}, "createdAt": null, "expiresAt": null, "lastUsedAt": null,
+            "keyId": id, "name": "admin", "kind": "admin", "user": "owner", "tenant": "default", "scopes": ["admin"],
+            "memberNames": [], "folders": [], "limits": {}, "createdAt": null, "expiresAt": null, "lastUsedAt": null,
         })
     );
     assert_eq!(
         keys[1],
         json!({
-            "keyId": keys[1]["keyId"], "name": "alice", "kind": "named", "tenant": "default", "scopes": ["read", "fleet"],
-            "memberNames": ["box"], "folders": [], "limits": { "max_streams": 3 }, "createdAt": keys[1]["createdAt"],
+            "keyId": keys[1]["keyId"], "name": "alice", "kind": "named", "user": "alice", "tenant": "default",
+            "scopes": ["read", "fleet"], "memberNames": ["box"], "folders": [], "limits": { "max_streams": 3 }, "createdAt": keys[1]["createdAt"],
             "expiresAt": null, "lastUsedAt": null,
         })
     );
     assert_eq!(keys[2]["kind"], "link", "{keys}");
-    assert_eq!(keys[2]["name"], "owner");
+    assert_eq!(keys[2]["user"], "owner");
     let time = |value: &Value| -> jiff::Timestamp {
         let text = value.as_str().unwrap_or_else(|| panic!("{value}"));
         text.parse().expect("a time")

@@ -3,7 +3,6 @@
 mod auth;
 pub(crate) mod credentials;
 mod early_acp;
-pub(crate) mod keys;
 mod listing;
 mod reasons;
 pub(crate) mod remote;

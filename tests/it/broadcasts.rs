@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Gateway};
 
-const PATH: &str = "/v1/broadcasts";
+pub(crate) const PATH: &str = "/v1/broadcasts";
 
 /// The agent `fake`, which appends every line that it receives to a file.
-struct Log(tempfile::TempPath);
+pub(crate) struct Log(tempfile::TempPath);
 
 impl Log {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(
             tempfile::NamedTempFile::new()
                 .expect("a temporary file")
@@ -24,12 +24,12 @@ impl Log {
         )
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("text")
     }
 
     /// The params of the broadcasts that processes have received.
-    fn broadcasts(&self) -> Vec<Value> {
+    pub(crate) fn broadcasts(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.0).expect("the file is ours");
         let lines = text
             .lines()
@@ -54,13 +54,13 @@ async fn announce(gateway: &Gateway, to: &Value) -> Value {
 }
 
 /// The reason of each target that was not reached.
-fn reasons(report: &Value) -> Vec<&str> {
+pub(crate) fn reasons(report: &Value) -> Vec<&str> {
     let items = report["notReached"].as_array().expect("a list").iter();
     items
         .map(|item| item["reason"].as_str().expect("a reason"))
         .collect()
 }
 
-fn reached(report: &Value) -> &Vec<Value> {
+pub(crate) fn reached(report: &Value) -> &Vec<Value> {
     report["reached"].as_array().expect("a list")
 }

@@ -229,11 +229,14 @@ fn keys_are_made_listed_and_revoked() {
     assert_eq!(
         rows[0],
         [
-            "ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST", "USED"
+            "ID", "NAME", "USER", "KIND", "SCOPES", "LIMITS", "CREATED", "EXPIRES", "LAST", "USED"
         ]
     );
-    assert_eq!(rows[1][1..5], ["alice", "named", "read,prompt", "default"]);
-    assert_eq!(rows[1][6], "never");
+    assert_eq!(
+        rows[1][1..6],
+        ["alice", "alice", "named", "read,prompt", "default"]
+    );
+    assert_eq!(rows[1][7..], ["never", "never"]);
     assert!(!stdout(&list).contains(&key[5..]));
 
     let id = rows[1][0].to_owned();
@@ -249,7 +252,7 @@ fn keys_are_made_listed_and_revoked() {
         (reserved.status.code(), stderr(&reserved)),
         (
             Some(1),
-            "acp-gateway: the names 'owner' and 'admin' are reserved for the link key and the operator's key\n"
+            "acp-gateway: the user 'owner' is the person that runs the gateway: name the key and add `--user owner`\n"
         )
     );
 

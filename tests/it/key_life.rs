@@ -37,9 +37,23 @@ pub(crate) fn key_command(gateway: &Gateway, args: &[&str]) -> String {
         .to_owned()
 }
 
-/// A new key that the running gateway knows.
+/// A new key of the user `owner` that the running gateway knows.
 pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
-    let key = key_command(gateway, &["create", name, "--scopes", scopes]);
+    created(
+        gateway,
+        &["create", name, "--user", "owner", "--scopes", scopes],
+    )
+    .await
+}
+
+/// A new key of a user with the same name that the running gateway knows.
+pub(crate) async fn user_key(gateway: &Gateway, name: &str, scopes: &str) -> String {
+    created(gateway, &["create", name, "--scopes", scopes]).await
+}
+
+/// A new key that the running gateway knows.
+pub(crate) async fn created(gateway: &Gateway, args: &[&str]) -> String {
+    let key = key_command(gateway, args);
     eventually(
         "the gateway has read its keys again",
         Duration::from_secs(30),
@@ -52,7 +66,7 @@ pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
     key
 }
 
-fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
+pub(crate) fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
     gateway
         .http
         .request(method, format!("{}{path}", gateway.url))
@@ -63,7 +77,7 @@ fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilde
 async fn any_key_can_read_its_own_rights() {
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
     for scope in ["read", "prompt", "approve"] {
-        let key = key(&gateway, scope, scope).await;
+        let key = user_key(&gateway, scope, scope).await;
         let answer = Answer::of(by(&gateway, &key, Method::GET, "/v1")).await;
         assert_eq!(
             (answer.status.as_u16(), &answer.body["scopes"]),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use acp_gateway::auth::limits::Limits;
 use acp_gateway::auth::{CreateKeyError, KeyHash, Keys, NewKey, RevokeError};
 use base::shutdown::Shutdown;
-use base::types::{Clock, ClockLimits, Ids, PrincipalLimits, Scope, Tenant, Timestamp};
+use base::types::{Clock, ClockLimits, Ids, PrincipalLimits, Scope, Tenant, Timestamp, UserId};
 use events::api::KeyKind;
 use log::store::{MemoryStore, RecordStore as _, Table};
 
@@ -74,7 +74,8 @@ impl House {
 fn new_key(name: &str) -> NewKey<'_> {
     NewKey {
         name,
-        tenant: Tenant::default(),
+        user: UserId::new(&Tenant::default(), name),
+        expires_at: None,
         scopes: [Scope::Read, Scope::Prompt].into_iter().collect(),
         member_names: Vec::new(),
         limits: Vec::new(),
@@ -89,7 +90,10 @@ fn key_is_shown_once_and_stored_as_a_hash() {
     assert_eq!(text.expose().len(), 5 + 43);
     assert!(text.expose().starts_with("acpg_"));
     let verified = keys.verify(text.expose()).unwrap();
-    assert_eq!((&*verified.principal.id, &verified.key), ("alice", &key.id));
+    assert_eq!(
+        (verified.principal.user.name(), &verified.key),
+        ("alice", &key.id)
+    );
     assert!(
         verified.principal.scopes.contains(Scope::Prompt)
             && !verified.principal.scopes.contains(Scope::Admin)
@@ -125,7 +129,10 @@ fn reserved_names_are_rejected() {
     }
     for name in ["owner", "admin"] {
         assert!(
-            matches!(keys.create(&new_key(name)), Err(CreateKeyError::Reserved)),
+            matches!(
+                keys.create(&new_key(name)),
+                Err(CreateKeyError::Reserved(_) | CreateKeyError::Owner)
+            ),
             "{name:?}"
         );
     }
@@ -253,7 +260,7 @@ fn unused_link_key_expires() {
     let (named, _) = keys.create(&new_key("alice")).unwrap();
     house.clock.advance(DAY * 29);
     let owner = keys.verify(used.expose()).unwrap();
-    assert_eq!(&*owner.principal.id, "owner");
+    assert_eq!(owner.principal.user.name(), "owner");
     house.clock.advance(DAY * 2);
     assert!(keys.verify(unused.expose()).is_none());
     assert!(keys.verify(used.expose()).is_some());
@@ -301,7 +308,7 @@ fn an_admin_key_is_in_memory_only() {
     )
     .unwrap();
     let verified = keys.verify(text).unwrap();
-    assert_eq!(&*verified.principal.id, "admin");
+    assert_eq!(verified.principal.user.name(), "owner");
     assert!(verified.principal.scopes.contains(Scope::Files) && keys.is_valid(&verified));
     assert_eq!(house.store.scan(Table::Key, b"", None, 10).unwrap(), []);
     assert!(house.keys().verify(text).is_none());

@@ -7,7 +7,7 @@ use reqwest::{Method, RequestBuilder};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::key_life::{key, key_command};
+use super::key_life::{key_command, user_key};
 use super::support::gateway::KEY_RELOAD_INTERVAL;
 use super::support::{Answer, Events, Gateway, Setup, eventually};
 
@@ -134,7 +134,7 @@ async fn the_wait_queue_has_room_for_others_when_one_principal_has_filled_its_pa
     let gateway = setup
         .settings("limits.per_key.max_queued_prompts = 1")
         .start();
-    let alice = key(&gateway, "alice", "read,prompt").await;
+    let alice = user_key(&gateway, "alice", "read,prompt").await;
     let made = async |key: &str| {
         let request =
             by(&gateway, key, Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
@@ -189,7 +189,7 @@ async fn limits_of_a_key_are_its_principals_own() {
         "4",
     ];
     let alice = key_command(&gateway, &[&["create", "alice"], &flags[..]].concat());
-    let bob = key(&gateway, "bob", "read,prompt").await;
+    let bob = user_key(&gateway, "bob", "read,prompt").await;
     let shown = limits(&gateway, &alice).await;
     for (member, value) in [
         ("maxRequestsPerMinute", 1000),
@@ -250,7 +250,7 @@ async fn limits_of_a_key_are_its_principals_own() {
 async fn key_updates_apply_to_a_running_gateway_within_a_second() {
     let default = |_: &Path| vec![(KEY_RELOAD_INTERVAL.0, "1s".into())];
     let mut gateway = Setup::fake(&[]).start_with(default);
-    let alice = key(&gateway, "alice", "read,prompt").await;
+    let alice = user_key(&gateway, "alice", "read,prompt").await;
     let id = key_command(&gateway, &["list"]);
     let id = id
         .lines()
@@ -326,7 +326,7 @@ async fn default_limits_change_with_a_reload() {
         .settings("limits.per_key.max_streams = 1\ntimeouts.drain_timeout = \"7s\"")
         .run_by(&["setsid"])
         .start();
-    let bob = key(&gateway, "bob", "read").await;
+    let bob = user_key(&gateway, "bob", "read").await;
     assert_eq!(limits(&gateway, &bob).await["maxStreams"], 1);
     let first = stream(&gateway, &bob, "/v1/events").await;
     assert_eq!(first.status(), 200);

@@ -115,7 +115,7 @@ fn link_keys(data: &Path) -> usize {
         .expect("the binary was built");
     String::from_utf8(listed.stdout)
         .expect("text")
-        .matches(" link ")
+        .matches(" owner ")
         .count()
 }
 

@@ -81,6 +81,7 @@ mod text_safety;
 mod traces;
 mod translate;
 mod upgrade;
+mod users;
 mod v2;
 mod webhooks;
 mod workspaces;

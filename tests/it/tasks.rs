@@ -411,13 +411,13 @@ async fn queued_tasks_of_a_key_have_a_limit_of_bytes() {
         detail.contains("limits.per_key.max_queued_task_bytes"),
         "{detail}"
     );
-    let other = crate::key_life::key(&gateway, "other", "prompt").await;
+    let other = crate::key_life::user_key(&gateway, "other", "prompt").await;
     let request = gateway.http.post(format!("{}/v1/tasks", gateway.url));
     let answer = Answer::of(request.bearer_auth(&other).json(&body)).await;
     assert_eq!(
         answer.status,
         StatusCode::ACCEPTED,
-        "another key has its own limit"
+        "another user has its own limit"
     );
 
     // A task that leaves the queue frees its bytes.

@@ -421,12 +421,14 @@ class Foreign(unittest.TestCase):
                     message = json.loads(line)
                     if message.get("id") == method:
                         return message["result"]
-                    answers.append(message.get("params", {}).get("update", {}).get("content", {}))
+                    update = message.get("params", {}).get("update", {})
+                    if update.get("sessionUpdate") == "agent_message_chunk":
+                        answers.append(update["content"]["text"])
                 raise AssertionError("the agent has ended")
             call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
             session = call("session/new", {"cwd": folder, "mcpServers": []})["sessionId"]
             call("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]})
-            text = "".join(content.get("text", "") for content in answers if isinstance(content, dict))
+            text = "".join(answers)
             self.assertTrue(text.startswith(ANSWER), text)
 
 

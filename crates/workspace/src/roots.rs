@@ -81,6 +81,18 @@ impl Workspaces {
         roots.chain(self.granted.iter().map(PathBuf::as_path))
     }
 
+    /// Whether a real path contains the directories that [`Workspaces::create_directory`] creates.
+    pub fn contains_created(&self, path: &Path) -> bool {
+        let root = self.roots.first();
+        root.is_some_and(|root| root.path.starts_with(path))
+    }
+
+    /// The name of the directory of [`Workspaces::create_directory`] that contains a real path, or is this path.
+    pub fn created_parent<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        let below = path.strip_prefix(&self.roots.first()?.path).ok()?;
+        below.iter().next()?.to_str()
+    }
+
     /// Whether the gateway creates the directories of sessions in this one.
     pub(super) fn is_first_root(&self, path: &Path) -> bool {
         self.roots.first().is_some_and(|root| root.path == path)

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::super::key::{Key, KeyId, KeyText};
 use super::{
-    ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, NewKey, OWNER_NAME, push_change,
+    ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, LINK_NAME, NewKey, push_change,
     revoked_by,
 };
-use base::types::{Principal, Scope, Scopes, Tenant};
+use base::types::{Scope, Scopes, UserId};
 use events::api::KeyKind;
 use events::event::{ActorKind, FolderGranted};
 use log::audit::pending_entry;
@@ -23,12 +23,6 @@ pub enum GrantError {
     NotFound,
     #[error(transparent)]
     Store(#[from] KeyStoreError),
-}
-
-/// Whether a principal is an `attach` process with a key of the gateway: a program on the machine of the gateway. No other
-/// key can have its name.
-pub fn is_local_editor(principal: &Principal) -> bool {
-    &*principal.id == ATTACH_NAME
 }
 
 impl Keys {
@@ -62,7 +56,7 @@ impl Keys {
         scopes: Scopes,
     ) -> Result<(KeyText, Key), CreateKeyError> {
         let max = self.0.limits.max_link_keys;
-        let links = self.expiring_keys(OWNER_NAME);
+        let links = self.keys_of_kind(KeyKind::Link);
         let surplus = (links.len() + 1).saturating_sub(max);
         let unused = links.iter().filter(|key| key.last_used_at.is_none());
         let unused: Vec<_> = unused.take(surplus).map(|key| key.id.clone()).collect();
@@ -73,19 +67,19 @@ impl Keys {
             |entry: &Entry| unused.contains(&entry.key.id) && entry.last_used().is_none();
         self.remove_where(is_surplus, &revoked_by(ActorKind::Gateway))?;
         let new = NewKey {
-            name: OWNER_NAME,
-            tenant: Tenant::default(),
+            name: LINK_NAME,
+            user: UserId::owner(),
             scopes,
             member_names: Vec::new(),
             limits: Vec::new(),
+            expires_at: None,
         };
         Ok(self.insert(KeyKind::Link, printed_by_start, ActorKind::Gateway, &new)?)
     }
 
-    fn expiring_keys(&self, name: &str) -> Vec<Key> {
+    fn keys_of_kind(&self, kind: KeyKind) -> Vec<Key> {
         let keys = self.list().into_iter();
-        keys.filter(|key| key.kind == KeyKind::Link && &*key.name == name)
-            .collect()
+        keys.filter(|key| key.kind == kind).collect()
     }
 
     /// Creates the key of an `attach` process. Like a link key, it expires without use, because a killed gateway revokes
@@ -103,13 +97,14 @@ impl Keys {
     fn create_local(&self, scopes: Scopes) -> Result<(KeyText, KeyId), KeyStoreError> {
         let new = NewKey {
             name: ATTACH_NAME,
-            tenant: Tenant::default(),
+            user: UserId::owner(),
             scopes,
             member_names: Vec::new(),
             limits: Vec::new(),
+            expires_at: None,
         };
-        let (text, key) = self.insert(KeyKind::Link, false, ActorKind::CommandLine, &new)?;
-        let mut local = self.expiring_keys(ATTACH_NAME);
+        let (text, key) = self.insert(KeyKind::Local, false, ActorKind::CommandLine, &new)?;
+        let mut local = self.keys_of_kind(KeyKind::Local);
         local.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
         let surplus = local.into_iter().skip(self.0.limits.max_link_keys);
         let surplus: Vec<_> = surplus.map(|key| key.id).collect();
@@ -122,12 +117,8 @@ impl Keys {
 
     pub fn attach_key(&self, presented: &str) -> Option<KeyId> {
         let id = self.verify(presented)?.key;
-        let is_attach = |key: &Key| {
-            key.id == id
-                && key.kind == KeyKind::Link
-                && &*key.name == ATTACH_NAME
-                && key.scopes == attach_scopes()
-        };
+        let is_attach =
+            |key: &Key| key.id == id && key.kind == KeyKind::Local && key.scopes == attach_scopes();
         self.list().iter().any(is_attach).then_some(id)
     }
 

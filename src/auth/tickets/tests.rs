@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::NewKey;
-use base::types::{Clock, PrincipalLimits, Scope, Tenant};
+use base::types::{Clock, PrincipalLimits, Scope, UserId};
 use log::store::faulty::{FaultyStore, Outcome};
 
 /// A wall clock that follows the paused tokio clock.
@@ -57,7 +57,8 @@ impl Instance {
     fn issue_ticket(&self) -> String {
         let new = NewKey {
             name: "alice",
-            tenant: Tenant::default(),
+            user: UserId::from_text("default/alice"),
+            expires_at: None,
             scopes: [Scope::Read].into_iter().collect(),
             member_names: Vec::new(),
             limits: Vec::new(),
@@ -166,7 +167,7 @@ async fn flush_retries_after_full_disk() {
     assert!(fixture.start().is_valid(&ticket));
 }
 
-/// An instance with a limit of one ticket for each principal, a key, and a ticket of this key.
+/// An instance with a limit of one ticket for each user, a key, and a ticket of this key.
 struct OneTicketFixture {
     fixture: Fixture,
     instance: Instance,
@@ -197,7 +198,8 @@ impl OneTicketFixture {
             .keys
             .create(&NewKey {
                 name: "alice",
-                tenant: Tenant::default(),
+                user: UserId::from_text("default/alice"),
+                expires_at: None,
                 scopes,
                 member_names: Vec::new(),
                 limits: Vec::new(),

@@ -25,8 +25,8 @@ pub(super) struct Capabilities {
 
 #[derive(Debug)]
 pub(super) struct Client {
-    /// Identifies the client in the log: the principal, and the id of the connection or the name that the client has
-    /// chosen. A client of another principal cannot have the same name.
+    /// Identifies the client in the log: the user, and the id of the connection or the name that the client has
+    /// chosen. A client of another user cannot have the same name.
     pub(super) name: Box<str>,
     /// Whether the client has chosen its name. Such a client has the same name after a reconnect.
     pub(super) keeps_name: bool,

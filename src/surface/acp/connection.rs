@@ -1,6 +1,6 @@
 //! A connection of a client and the sessions that it follows, the open connections, and whether a client can be reached.
 //!
-//! A connection belongs to one principal and one agent. Sessions and turns continue after the end of a connection.
+//! A connection belongs to one user and one agent. Sessions and turns continue after the end of a connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,11 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, ClientInfo, Role};
 use super::session_view::{Outbox, OutboxFull, Place, SessionView};
-use crate::auth::is_local_editor;
 use crate::surface::http;
 use base::shutdown::lock_or_abort;
 use base::types::{
-    AgentName, KeyedCounts, KeyedGuard, Principal, PrincipalKey, PromptId, Scope, SessionId, Tenant,
+    AgentName, KeyedCounts, KeyedGuard, Principal, PromptId, Scope, SessionId, Tenant, UserId,
 };
 use sessions::session::{ClientTools, Presence, ToolClient};
 
@@ -47,7 +46,7 @@ type Result<T, E = TooManySessions> = std::result::Result<T, E>;
 pub(super) struct Connection {
     pub(super) id: Box<str>,
     pub(super) client: Client,
-    principal: PrincipalKey,
+    principal: UserId,
     pub(super) agent: AgentName,
     /// The responses that belong to no session.
     pub(super) responses: Outbox,
@@ -62,8 +61,8 @@ pub(super) struct Connection {
     streams: AtomicUsize,
     last_used: Mutex<Instant>,
     presence: PresentConnection,
-    /// Counts this connection for its principal.
-    _counted: KeyedGuard<PrincipalKey>,
+    /// Counts this connection for its user.
+    _counted: KeyedGuard<UserId>,
     closed: CancellationToken,
 }
 
@@ -132,8 +131,8 @@ impl Connection {
     pub(super) fn new(
         id: Box<str>,
         client: Client,
-        principal: PrincipalKey,
-        counted: KeyedGuard<PrincipalKey>,
+        principal: UserId,
+        counted: KeyedGuard<UserId>,
         presence: PresentConnection,
         agent: AgentName,
         socket: Option<mpsc::Sender<Arc<SessionView>>>,
@@ -188,7 +187,7 @@ impl Connection {
         may_serve.then(|| ToolClient {
             name: self.client.name.clone(),
             serves,
-            only_session_folders: is_local_editor(by),
+            only_session_folders: by.is_local,
             presence: self.presence.state(),
         })
     }
@@ -314,7 +313,7 @@ impl Connection {
     }
 }
 
-/// The maximum number of connections of a principal.
+/// The maximum number of connections of a user.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// The time without a request and without an open stream after which a connection is removed.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
@@ -331,11 +330,11 @@ pub(super) struct AcpState {
     pub(super) connections: Arc<Connections>,
 }
 
-/// The open connections by id. A connection is invisible to other principals.
+/// The open connections by id. A connection is invisible to other users.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     open: Mutex<HashMap<Box<str>, Arc<Connection>>>,
-    counts: KeyedCounts<PrincipalKey>,
+    counts: KeyedCounts<UserId>,
     /// The presence of clients that keep their names, by name.
     named: Mutex<HashMap<Box<str>, Weak<ClientPresence>>>,
     /// Only one request starts an agent to learn its capabilities. Others wait for the result.
@@ -347,8 +346,8 @@ impl Connections {
         lock_or_abort(self.open.lock())
     }
 
-    /// Counts a new connection of a principal. Removes idle connections. `None` if the principal has too many.
-    pub(super) fn count(&self, principal: &PrincipalKey) -> Option<KeyedGuard<PrincipalKey>> {
+    /// Counts a new connection of a user. Removes idle connections. `None` if the user has too many.
+    pub(super) fn count(&self, principal: &UserId) -> Option<KeyedGuard<UserId>> {
         let now = Instant::now();
         self.open().retain(|_, connection| {
             let idle = connection.idle_for(now);
@@ -379,7 +378,7 @@ impl Connections {
         self.open().insert(connection.id.clone(), connection);
     }
 
-    pub(super) fn find(&self, id: &str, principal: &PrincipalKey) -> Option<Arc<Connection>> {
+    pub(super) fn find(&self, id: &str, principal: &UserId) -> Option<Arc<Connection>> {
         let found = self.open().get(id).cloned()?;
         if found.principal != *principal || found.is_closed() {
             return None;

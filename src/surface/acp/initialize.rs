@@ -65,15 +65,19 @@ pub(super) async fn open_connection(
         );
         return Err(Failure::invalid_params(detail));
     }
-    let key = principal.key();
-    let counted = app.connections.count(&key);
+    let counted = app.connections.count(&principal.user);
     let counted = counted.ok_or_else(|| {
-        let detail = format!("too many connections of this principal (limit {MAX_CONNECTIONS})");
+        let detail = format!("too many connections of this user (limit {MAX_CONNECTIONS})");
         Failure::invalid_request(detail)
     })?;
     let own = OwnMeta::parse(params.meta);
     let client = Client {
-        name: format!("{}/{}", principal.id, own.client.as_deref().unwrap_or(&id)).into(),
+        name: format!(
+            "{}/{}",
+            principal.user.name(),
+            own.client.as_deref().unwrap_or(&id)
+        )
+        .into(),
         keeps_name: own.client.is_some(),
         capabilities: Capabilities::parse(params.client_capabilities),
         scopes: principal.scopes,
@@ -111,7 +115,7 @@ pub(super) async fn open_connection(
     let connection = Arc::new(Connection::new(
         id,
         client,
-        key,
+        principal.user.clone(),
         counted,
         presence,
         spec.name.clone(),
@@ -155,7 +159,9 @@ async fn initialized(
     let shutdown = app.shutdown.clone();
     // The start continues if its client disconnects. Otherwise the next client would start another process.
     let started = shutdown.spawn_isolated(async move {
-        let lock = app.connections.start_lock(&principal.tenant, &spec.name);
+        let lock = app
+            .connections
+            .start_lock(&principal.user.tenant(), &spec.name);
         let _starting = lock.lock().await;
         if let Some(initialized) = known(&app, &principal, &spec) {
             return Ok(initialized);
@@ -171,6 +177,6 @@ async fn initialized(
 }
 
 fn known(app: &AcpState, principal: &Principal, spec: &AgentSpec) -> Option<Arc<InitializeResult>> {
-    let stats = app.pool().agent_stats(&spec.name, &principal.tenant);
+    let stats = app.pool().agent_stats(&spec.name, &principal.user.tenant());
     stats.and_then(|(_, initialized)| initialized)
 }

@@ -149,7 +149,7 @@ impl Head {
     pub(super) fn connection(&self) -> Result<Arc<Connection>> {
         let missing = || TransportError::bad_request("the header Acp-Connection-Id is missing");
         let id = self.header(&CONNECTION_ID)?.ok_or_else(missing)?;
-        let connection = self.app.connections.find(id, &self.by.key());
+        let connection = self.app.connections.find(id, &self.by.user);
         connection.ok_or_else(|| {
             TransportError::new(
                 StatusCode::NOT_FOUND,

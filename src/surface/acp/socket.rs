@@ -30,7 +30,7 @@ use wire::jsonrpc::Message;
 const SUBPROTOCOL: &str = "acp.v1";
 const QUEUED_MESSAGES: usize = 64;
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The delay of a message above the rate of the principal.
+/// The delay of a message above the rate of the user.
 const OVER_RATE_DELAY: Duration = Duration::from_secs(1);
 
 /// Accepts the upgrade. The connection gets its id with the response, as the transport requires.
@@ -220,7 +220,7 @@ impl AcpSocket {
     }
 
     /// Handles a line. Returns an error response if the line is not a message or exceeds the rate limit of the
-    /// principal.
+    /// user.
     async fn handle(&self, caller: &Caller, line: &[u8]) -> Option<Bytes> {
         let app = &self.head.app;
         let exceeded = app.requests.rates.check_request(&caller.by).err();

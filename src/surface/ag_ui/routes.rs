@@ -242,7 +242,7 @@ async fn capabilities(request: ApiRequest<CanRead, AgentName, AnyQuery>) -> Resu
     let agent = &spec.name;
     // An agent reports its capabilities at its first start.
     let pool = request.app.pool();
-    let stats = pool.agent_stats(agent, &request.by.tenant);
+    let stats = pool.agent_stats(agent, &request.by.user.tenant());
     let initialized = stats.and_then(|(_, initialized)| initialized);
     let prompt = initialized.map_or_else(PromptCapabilities::default, |initialized| {
         initialized.capabilities.prompt

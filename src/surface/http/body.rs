@@ -61,7 +61,7 @@ impl BodyLimit {
         Self { bytes, key: None }
     }
 
-    /// The smaller of this limit and the memory of one principal. A larger body could never be accepted.
+    /// The smaller of this limit and the memory of one user. A larger body could never be accepted.
     fn within(self, charge: Option<&Arc<BodyCharge>>) -> Self {
         let most = charge.map_or(usize::MAX, |charge| charge.max());
         if self.bytes <= most {

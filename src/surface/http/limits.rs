@@ -10,8 +10,8 @@ macro_rules! http_limits {
                 ["server"] {
                     /// The size of a request body. A larger body fails with 413.
                     max_body_bytes: usize = 1 << 20, size;
-                    /// The memory of request bodies and WebSocket messages, of which one key gets at most a quarter. Beyond
-                    /// it, requests fail with 503 (all keys) or 429 (one key).
+                    /// The memory of request bodies and WebSocket messages, of which one user gets at most a quarter. Beyond
+                    /// it, requests fail with 503 (all users) or 429 (one user).
                     max_body_memory_bytes: usize = 128 << 20, size;
                 }
                 ["testing"] {

@@ -579,7 +579,7 @@ impl<T> SessionPath for (SessionId, T) {
 }
 
 impl<S, I: SessionPath, Q> ApiRequest<S, I, Q> {
-    /// The session of the path. An id of another tenant is unknown.
+    /// The session of the path. The id of a session of another user is unknown.
     pub(crate) async fn open_session(&self) -> Result<SessionHandle> {
         Ok(self.app.open_session(&self.by, self.ids.session()).await?)
     }

@@ -23,7 +23,7 @@ pub(crate) struct NewTurn {
 }
 
 impl NewTurn {
-    /// Checks the limits of the principal and starts the turn. The response of a `held` request is a stream or
+    /// Checks the limits of the user and starts the turn. The response of a `held` request is a stream or
     /// waits for the turn.
     pub(crate) async fn begin<E: From<LimitExceeded> + From<PromptError>>(
         app: &AppState,
@@ -81,6 +81,6 @@ pub(crate) async fn call_sign_in<S>(
     record.end(called.is_ok());
     called?;
     lease.signed_in(sign_in);
-    tracing::info!(agent = %spec.name, by = %by.id, "signed in to an agent");
+    tracing::info!(agent = %spec.name, by = by.user.name(), "signed in to an agent");
     Ok(())
 }

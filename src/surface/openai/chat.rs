@@ -102,8 +102,8 @@ async fn run_side_job(
     let _guard = app.streams.acquire(by, "chat")?;
     let created = app.tasks.create(by, request, blocks, None).await?;
     let id = created.response.task_id;
-    app.tasks.wait_ended(&by.tenant, id, DEADLINE).await;
-    let task = app.tasks.get(&by.tenant, id).await;
+    app.tasks.wait_ended(&by.user, id, DEADLINE).await;
+    let task = app.tasks.get(&by.user, id).await;
     let task = task.map_err(ApiError::internal)?;
     let result = task.and_then(|task| task.result);
     let Some(result) = result.filter(|result| result.success) else {

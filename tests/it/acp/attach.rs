@@ -126,7 +126,7 @@ async fn observer_reads_and_changes_nothing() {
         (&result["historyPolicy"], &result["history"]),
         (&json!("pending_only"), &pending)
     );
-    let editor = json!({ "clientId": format!("admin/{}", owner.id), "name": "editor", "version": "1", "role": "controller" });
+    let editor = json!({ "clientId": format!("owner/{}", owner.id), "name": "editor", "version": "1", "role": "controller" });
     assert_eq!(result["connectedClients"], json!([editor]));
     assert_eq!(replayed.len(), 1, "no history: {replayed:?}");
 
@@ -182,7 +182,7 @@ async fn observer_reads_and_changes_nothing() {
         "the answer of the observer does not count"
     );
     let resolved = json!({ "type": "permission_resolved", "toolCallId": "call_1", "chosenOptionId": "reject",
-        "resolvedBy": { "name": "admin" } });
+        "resolvedBy": { "name": "owner" } });
     assert_eq!(drafts(&rest, "permission_resolved"), [&resolved]);
     assert_eq!(
         rest.last().expect("it")["params"]["update"]["stopReason"],
@@ -199,7 +199,7 @@ async fn observer_reads_and_changes_nothing() {
     let rest = seen
         .until(|message| is_draft(message, "turn_complete"))
         .await;
-    let sent_by = json!({ "clientId": format!("admin/{}", owner.id), "name": "admin" });
+    let sent_by = json!({ "clientId": format!("owner/{}", owner.id), "name": "owner" });
     let prompt = json!([{ "type": "text", "text": "echo next" }]);
     let received = json!({ "type": "prompt_received", "prompt": prompt, "sentBy": sent_by });
     assert_eq!(rest[0]["params"]["update"], received);

@@ -138,7 +138,7 @@ async fn client_of_a_turn_serves_files_and_terminals_instead_of_the_gateway() {
         assert_eq!(text(&mut messages, prompt).await, "release {}\n");
 
         let events = gateway.lawful(&session).await;
-        let name = format!("admin/{}", acp.id);
+        let name = format!("owner/{}", acp.id);
         for kind in ["request.created", "request.resolved"] {
             let requests = of_kind(&events, kind);
             assert_eq!(requests.len(), 7);
@@ -166,7 +166,7 @@ async fn only_the_client_of_the_turn_gets_and_answers_its_requests() {
     let pending = gateway.get_session(&session).await["requests"][0].clone();
     assert_eq!(
         pending["acpClient"],
-        format!("admin/{}", acp.id),
+        format!("owner/{}", acp.id),
         "{pending}"
     );
     let path = format!("/v1/sessions/{session}/requests/r1");

@@ -13,7 +13,7 @@ use crate::support::gateway::KEY;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection.
-pub(super) struct Acp<'a> {
+pub(crate) struct Acp<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) id: String,
     key: String,
@@ -21,7 +21,7 @@ pub(super) struct Acp<'a> {
 }
 
 /// An open stream of messages.
-pub(super) struct Messages {
+pub(crate) struct Messages {
     response: Response,
     buffer: String,
     /// The id of the last message.
@@ -48,7 +48,7 @@ impl<'a> Acp<'a> {
         Self::open_with(gateway, KEY, &json!({})).await
     }
 
-    pub(super) async fn open_with(gateway: &'a Gateway, key: &str, params: &Value) -> Self {
+    pub(crate) async fn open_with(gateway: &'a Gateway, key: &str, params: &Value) -> Self {
         let response = request(gateway, Method::POST, key)
             .json(&initialize(0, params))
             .send()
@@ -90,7 +90,7 @@ impl<'a> Acp<'a> {
     }
 
     /// Sends a request. Returns its id.
-    pub(super) async fn send(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) async fn send(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next;
         self.next += 1;
         self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
@@ -99,7 +99,7 @@ impl<'a> Acp<'a> {
     }
 
     /// The stream of the connection, or of a session.
-    pub(super) async fn stream(&self, session: Option<&str>, last: Option<&str>) -> Messages {
+    pub(crate) async fn stream(&self, session: Option<&str>, last: Option<&str>) -> Messages {
         let mut get = self.head(Method::GET).header("accept", "text/event-stream");
         if let Some(session) = session {
             get = get.header("acp-session-id", session);
@@ -201,7 +201,7 @@ impl Messages {
     }
 
     /// Reads until the response to this request, and returns it.
-    pub(super) async fn response(&mut self, id: u64) -> Value {
+    pub(crate) async fn response(&mut self, id: u64) -> Value {
         self.until(|message| message["id"] == id)
             .await
             .pop()

@@ -191,7 +191,7 @@ async fn requests_without_a_valid_key_open_nothing() {
 async fn connections_are_invisible_to_other_principals() {
     let gateway = Setup::fake(&[]).start();
     let acp = Acp::open(&gateway).await;
-    let other = crate::key_life::key(&gateway, "other", "read,prompt").await;
+    let other = crate::key_life::user_key(&gateway, "other", "read,prompt").await;
     let mine = request(&gateway, Method::DELETE, &other)
         .header("acp-connection-id", &acp.id)
         .send()

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::raw::{Acp, chunks};
-use crate::key_life::key;
+use crate::key_life::{key, user_key};
 use crate::support::Setup;
 use crate::support::gateway::KEY;
 
@@ -256,7 +256,7 @@ async fn modes_options_and_lists_work_for_every_agent() {
 }
 
 #[tokio::test]
-async fn client_of_another_principal_cannot_take_a_name() {
+async fn client_of_another_user_finds_no_session() {
     let gateway = Setup::fake(&[]).start();
     let mut acp = Acp::open(&gateway).await;
     let (session, mut messages) = acp.session().await;
@@ -269,29 +269,27 @@ async fn client_of_another_principal_cannot_take_a_name() {
         .expect("it");
     assert_eq!(
         started["acpRequest"],
-        json!({ "client": format!("admin/{}", acp.id), "id": prompt })
+        json!({ "client": format!("owner/{}", acp.id), "id": prompt })
     );
-    // The other client chooses the id of the connection as its name, and uses the same JSON-RPC id.
-    let other = key(&gateway, "other", "read,prompt").await;
+    // The client of another user chooses the id of the connection as its name, and does not find the session.
+    let other = user_key(&gateway, "other", "read,prompt").await;
     let name = json!({ "_meta": { "acp-gateway": { "client": acp.id } } });
     let mut thief = Acp::open_with(&gateway, &other, &name).await;
-    let mut loaded = load(&mut thief, &session).await;
-    loaded
-        .until(|message| message["result"]["sessionId"] == session)
-        .await;
-    let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "stop reason=refusal" }] });
-    let message =
-        json!({ "jsonrpc": "2.0", "id": prompt, "method": "session/prompt", "params": params });
-    thief.post(&message).await;
+    let mut connection = thief.stream(None, None).await;
+    for method in ["session/load", "session/resume"] {
+        let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+        let id = thief.send(method, params).await;
+        assert_eq!(
+            connection.response(id).await["error"]["code"],
+            -32002,
+            "{method}"
+        );
+    }
     acp.allow(&request).await;
     assert_eq!(
         messages.response(prompt).await["result"]["stopReason"],
         "end_turn"
     );
-    let turns = messages
-        .until(|message| message["params"]["update"]["sessionUpdate"] == "user_message_chunk")
-        .await;
-    assert!(!turns.iter().any(|message| message["id"] == prompt));
     // A key without `read` cannot follow a session, also not one that it creates.
     let blind = key(&gateway, "blind", "prompt").await;
     let mut blind = Acp::open_with(&gateway, &blind, &json!({})).await;

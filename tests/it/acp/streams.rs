@@ -105,7 +105,7 @@ async fn events_with_several_messages_resume_between_them() {
         Some(json!("block 0")),
         "the prompt of another client"
     );
-    assert_eq!(first["params"]["_meta"]["acp-gateway"]["by"], "admin");
+    assert_eq!(first["params"]["_meta"]["acp-gateway"]["by"], "owner");
     let mut rest = acp.stream(Some(&session), Some(&messages.last)).await;
     for at in 1..4 {
         assert_eq!(user(&rest.next().await), Some(json!(format!("block {at}"))));

@@ -197,8 +197,8 @@ async fn administrator_installs_an_agent_of_the_registry() {
     assert_eq!(
         audited(&gateway, 2).await,
         [
-            json!(["admin", "installation.started", "hello", "registry", null]),
-            json!(["admin", "installation.ended", "hello", null, "succeeded"]),
+            json!(["owner", "installation.started", "hello", "registry", null]),
+            json!(["owner", "installation.ended", "hello", null, "succeeded"]),
         ]
     );
 }
@@ -253,7 +253,7 @@ async fn failed_installation_has_its_reason_and_leaves_nothing() {
     assert_eq!(
         events.last(),
         Some(&json!([
-            "admin",
+            "owner",
             "installation.ended",
             "hello",
             null,

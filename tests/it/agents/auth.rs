@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::keys::{by, key};
+use crate::key_life::{by, key};
 use crate::support::log::{all, one};
 use crate::support::{Answer, Follower, Gateway, Setup, eventually};
 

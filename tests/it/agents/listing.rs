@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::keys::{by, key};
+use crate::key_life::{by, key};
 use crate::support::{Answer, Setup, eventually};
 
 const LIST: &str = "/v1/agents/fake/sessions";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::keys::{by, key};
+use crate::key_life::{by, key};
 use crate::support::{Answer, Setup, eventually};
 
 const RPC: &str = "/v1/agents/fake/rpc";

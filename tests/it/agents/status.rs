@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::keys::{by, key};
+use crate::key_life::{by, key};
 use crate::route_walk::principals::foreign_key;
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Answer, Gateway, Setup};

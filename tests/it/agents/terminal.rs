@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::keys::{by, key};
 use super::socket::{Socket, offered};
+use crate::key_life::{by, key};
 use crate::support::gateway::KEY;
 use crate::support::{Answer, Gateway, Setup, eventually};
 

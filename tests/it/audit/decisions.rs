@@ -59,7 +59,7 @@ async fn an_answer_is_recorded_once_with_the_key_of_its_author() {
     let actor = &decided["actor"];
     assert_eq!(
         (&actor["kind"], &actor["name"], &actor["address"]),
-        (&json!("key"), &json!("admin"), &json!("127.0.0.1"))
+        (&json!("key"), &json!("owner"), &json!("127.0.0.1"))
     );
     assert!(
         actor["keyId"].as_str().is_some_and(|id| id.len() == 12),

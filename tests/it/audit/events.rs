@@ -188,7 +188,7 @@ async fn tickets_are_recorded_with_their_author() {
     let actor = &created[0]["actor"];
     assert_eq!(
         (&actor["kind"], &actor["name"], &actor["address"]),
-        (&json!("key"), &json!("admin"), &json!("127.0.0.1"))
+        (&json!("key"), &json!("owner"), &json!("127.0.0.1"))
     );
 }
 
@@ -224,7 +224,7 @@ async fn sign_ins_are_recorded_with_their_outcome() {
     for event in [started[0], &ended[0], out[0]] {
         assert_eq!(
             (&event["agent"], &event["actor"]["name"]),
-            (&json!("fake"), &json!("admin"))
+            (&json!("fake"), &json!("owner"))
         );
     }
 }
@@ -274,7 +274,7 @@ async fn terminal_sign_ins_are_recorded_with_their_outcome() {
     for event in started.into_iter().chain(&ended) {
         assert_eq!(
             (&event["agent"], &event["actor"]["name"]),
-            (&json!("fake"), &json!("admin"))
+            (&json!("fake"), &json!("owner"))
         );
         assert_eq!(
             event["methodId"],
@@ -435,7 +435,7 @@ async fn messages_at_acp_that_a_key_does_not_permit_are_counted() {
         .iter()
         .filter(|event| event["reason"] == "forbidden");
     let number = |event: &Value| {
-        assert_eq!(event["actor"]["name"], "reader");
+        assert_eq!(event["actor"]["name"], "owner");
         event["count"].as_u64().expect("a number")
     };
     assert_eq!(forbidden.map(number).sum::<u64>(), 2, "{rejected:?}");

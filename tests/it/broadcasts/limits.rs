@@ -4,7 +4,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::{Log, PATH, announce, reached, send};
-use crate::agents::keys::{by, key};
+use crate::key_life::{by, key, user_key};
 use crate::route_walk::operations::UNKNOWN;
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Answer, Setup};
@@ -74,7 +74,7 @@ async fn seventh_broadcast_in_a_minute_is_rejected() {
         (&json!(true), &json!(seconds))
     );
     // The limit is that of a principal.
-    let writer = key(&gateway, "writer", "prompt").await;
+    let writer = user_key(&gateway, "writer", "prompt").await;
     let answer =
         Answer::of(by(&gateway, &writer, Method::POST, PATH).json(&body(&json!("all")))).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -195,7 +195,7 @@ async fn every_broadcast_is_in_the_audit_log() {
     let event = &events[0];
     assert_eq!(
         (&event["actor"]["kind"], &event["actor"]["name"]),
-        (&json!("key"), &json!("admin"))
+        (&json!("key"), &json!("owner"))
     );
     assert_eq!(
         (

@@ -66,7 +66,7 @@ async fn member_without_acp_gets_one_message_for_all_its_processes() {
     );
     assert_eq!(
         (&message["from"], &message["broadcast_id"]),
-        (&json!("admin"), &report["id"])
+        (&json!("owner"), &report["id"])
     );
     assert!(
         message["at"].is_string() && message["id"].is_null(),
@@ -95,7 +95,7 @@ async fn member_without_acp_gets_one_message_for_all_its_processes() {
         json!({ "type": "custom", "content": "x", "to": { "sessions": [one] }, "as": "prompt" });
     send(&gateway, &body).await;
     let task = worker.next("task_assign").await;
-    assert_eq!(task["description"], "[broadcast custom from admin]\n\nx");
+    assert_eq!(task["description"], "[broadcast custom from owner]\n\nx");
     worker.finish(&task, json!({ "output": "done" })).await;
 
     drop(worker);

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Log, PATH, announce, reached, reasons, send};
-use crate::agents::keys::by;
+use crate::key_life::by;
 use crate::route_walk::operations::UNKNOWN;
 use crate::route_walk::principals::foreign_key;
 use crate::support::places::claude_cli;
@@ -50,7 +50,7 @@ async fn every_process_gets_the_notification_once() {
         );
         assert_eq!(
             (&params["from"], &params["broadcastId"]),
-            (&json!("admin"), &report["id"])
+            (&json!("owner"), &report["id"])
         );
         assert!(params["at"].is_string(), "{params}");
         assert_eq!(

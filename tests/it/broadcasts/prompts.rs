@@ -49,13 +49,13 @@ async fn prompt_waits_for_the_running_turn_and_is_marked() {
             .find(|item| item["sessionId"] == *session);
         item.expect("both sessions").clone()
     };
-    let text = "[broadcast pattern_learned from admin]\n\necho use tabs";
+    let text = "[broadcast pattern_learned from owner]\n\necho use tabs";
     let id = of(&idle)["promptId"].clone();
     let events = turn_ended(&gateway, &idle, &id).await;
     let started = one(&events, "prompt.started");
     assert_eq!(
         (&started["broadcastId"], &started["by"]),
-        (&report["id"], &json!("admin"))
+        (&report["id"], &json!("owner"))
     );
     assert_eq!(started["prompt"][0]["text"], text);
     assert_eq!(

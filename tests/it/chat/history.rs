@@ -7,10 +7,10 @@ use super::{
     AG_UI, AI_SDK, COMPLETIONS, RESPONSES, completion, frames, post, prompts, run_input, sessions,
     text, turns, ui_messages,
 };
-use crate::key_life::key;
+use crate::key_life::{by, user_key};
 use crate::prompts::changes::change;
 use crate::support::wait::{LONGEST, eventually};
-use crate::support::{Gateway, Setup};
+use crate::support::{Answer, Gateway, Setup};
 
 #[tokio::test]
 async fn only_the_new_message_becomes_a_prompt() {
@@ -258,18 +258,23 @@ async fn session_of_the_gateway_is_a_conversation() {
 }
 
 #[tokio::test]
-async fn key_of_another_principal_has_other_conversations() {
+async fn other_user_has_other_conversations() {
     let gateway = Setup::fake(&[]).start();
     post(&gateway, AI_SDK, &ui_messages("c", &["echo one"])).await;
-    let key = key(&gateway, "other", "read,prompt").await;
+    let key = user_key(&gateway, "other", "read,prompt").await;
     let url = format!("{}{AI_SDK}", gateway.url);
     let request = gateway
         .http
         .post(url)
-        .bearer_auth(key)
+        .bearer_auth(&key)
         .json(&ui_messages("c", &["echo one"]));
     super::body(request).await;
-    assert_eq!(sessions(&gateway).await.len(), 2);
+    let own = sessions(&gateway).await;
+    assert_eq!(own.len(), 1);
+    let list = Answer::of(by(&gateway, &key, Method::GET, "/v1/sessions")).await;
+    let theirs = list.body["sessions"].as_array().expect("a list");
+    assert_eq!(theirs.len(), 1);
+    assert_ne!(theirs[0]["sessionId"], *own[0]);
 }
 
 #[tokio::test]

@@ -33,8 +33,8 @@ fn key_commands_print_one_json_document() {
     assert_eq!(
         shown,
         json!({
-            "keyId": id, "name": "alice", "kind": "named", "tenant": "default", "scopes": ["read", "prompt"],
-            "memberNames": [], "folders": [], "limits": {}, "createdAt": created["createdAt"], "expiresAt": null,
+            "keyId": id, "name": "alice", "kind": "named", "user": "alice", "tenant": "default",
+            "scopes": ["read", "prompt"], "memberNames": [], "folders": [], "limits": {}, "createdAt": created["createdAt"], "expiresAt": null,
             "lastUsedAt": null,
         })
     );

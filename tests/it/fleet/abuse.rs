@@ -17,7 +17,7 @@ use wire::fleet::{Hello, MemberFrame, MemberInfo, PROTOCOL, encode};
 
 use super::cca::Worker;
 use super::{Member, PATIENCE, address, ended, session};
-use crate::key_life::{key, key_command};
+use crate::key_life::{key, key_command, user_key};
 use crate::support::gateway::KEY;
 use crate::support::log::all;
 use crate::support::{Answer, Gateway, Setup, eventually};
@@ -99,8 +99,8 @@ async fn one_key_gets_a_limited_number_of_names() {
     let gateway = Setup::fake(&[])
         .settings("limits.per_key.max_fleet_members = 3")
         .start();
-    let greedy = key(&gateway, "greedy", "fleet").await;
-    let honest = key(&gateway, "honest", "fleet").await;
+    let greedy = user_key(&gateway, "greedy", "fleet").await;
+    let honest = user_key(&gateway, "honest", "fleet").await;
     let mut taken = Vec::new();
     for number in 0..20 {
         match Raw::connect(&gateway, &greedy, &format!("m{number}"), info()).await {
@@ -141,8 +141,8 @@ async fn member_beyond_the_limit_replaces_a_disconnected_one_of_its_key() {
     let gateway = Setup::fake(&[])
         .settings("limits.per_key.max_fleet_members = 2\ntesting.member_return_timeout = \"200ms\"")
         .start();
-    let key_of = key(&gateway, "one", "fleet").await;
-    let other = key(&gateway, "other", "fleet").await;
+    let key_of = user_key(&gateway, "one", "fleet").await;
+    let other = user_key(&gateway, "other", "fleet").await;
     drop(
         Raw::connect(&gateway, &other, "gone-too", info())
             .await
@@ -168,7 +168,7 @@ async fn member_beyond_the_limit_replaces_a_disconnected_one_of_its_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_a_revoked_key_end_at_once_and_do_not_return() {
     let mut gateway = Setup::fake(&[]).start();
-    let leaked = key(&gateway, "leaked", "fleet").await;
+    let leaked = user_key(&gateway, "leaked", "fleet").await;
     let mut away = Raw::connect(&gateway, &leaked, "away", info())
         .await
         .expect("it joins");
@@ -197,7 +197,7 @@ async fn members_of_a_revoked_key_end_at_once_and_do_not_return() {
     assert_eq!(end["error"]["code"], "member_unavailable", "{end}");
 
     // The names are free at once, also after a restart.
-    let other = key(&gateway, "other", "fleet").await;
+    let other = user_key(&gateway, "other", "fleet").await;
     for name in ["away", "raw"] {
         Raw::connect(&gateway, &other, name, info())
             .await
@@ -227,7 +227,7 @@ async fn members_of_a_revoked_key_end_at_once_and_do_not_return() {
 #[tokio::test(flavor = "multi_thread")]
 async fn names_of_known_agents_need_a_key_that_permits_them() {
     let gateway = Setup::fake(&[]).start();
-    let plain = key(&gateway, "plain", "fleet").await;
+    let plain = user_key(&gateway, "plain", "fleet").await;
     for name in ["claude", "codex", "demo", "claude-agent-acp"] {
         let frame = Raw::connect(&gateway, &plain, name, info()).await.err();
         let frame = frame.unwrap_or_else(|| panic!("{name} is reserved"));
@@ -284,8 +284,8 @@ async fn names_of_known_agents_need_a_key_that_permits_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_removes_all_members_of_a_key_in_one_call() {
     let gateway = Setup::fake(&[]).start();
-    let one = key(&gateway, "one", "fleet").await;
-    let two = key(&gateway, "two", "fleet").await;
+    let one = user_key(&gateway, "one", "fleet").await;
+    let two = user_key(&gateway, "two", "fleet").await;
     let mut first = Raw::connect(&gateway, &one, "a", info())
         .await
         .expect("it joins");
@@ -366,7 +366,7 @@ async fn descriptions_with_unsafe_characters_are_rejected() {
 #[tokio::test]
 async fn key_of_a_member_gets_nothing_at_acp() {
     let gateway = Setup::fake(&[]).start();
-    let fleet = key(&gateway, "laptop", "fleet").await;
+    let fleet = user_key(&gateway, "laptop", "fleet").await;
     let reader = key(&gateway, "reader", "read").await;
     let initialize = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",

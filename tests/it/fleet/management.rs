@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Member, PATIENCE, address, ended, session};
-use crate::key_life::key;
+use crate::key_life::{key, user_key};
 use crate::route_walk::operations::{Needs, operations};
 use crate::support::gateway::KEY;
 use crate::support::log::all;
@@ -180,7 +180,7 @@ async fn removed_member_ends_and_its_turn_fails() {
     );
 
     // The name is free, also for another key, and the session works again.
-    let other = key(&gateway, "other", "fleet").await;
+    let other = user_key(&gateway, "other", "fleet").await;
     let member = Member::start(&address(&gateway), "laptop", &other, &[]);
     assert_eq!(listed(&gateway, Value::is_object).await["key"], "other");
     session(&gateway, &member, "laptop").await;
@@ -225,7 +225,7 @@ async fn unknown_member_is_not_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn scope_fleet_permits_connect_and_nothing_else() {
     let gateway = Setup::fake(&[]).start();
-    let fleet = key(&gateway, "laptop", "fleet").await;
+    let fleet = user_key(&gateway, "laptop", "fleet").await;
     let member = Member::start(&address(&gateway), "laptop", &fleet, &[]);
     session(&gateway, &member, "laptop").await;
     assert_eq!(listed(&gateway, |_| true).await["key"], "laptop");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::types::{Ids, SessionId, Tenant};
+use base::types::{Ids, SessionId, UserId};
 use log::limits::Limits;
 use log::store::{Batch, RecordStore as _, Run, SqliteStore};
 use serde_json::json;
@@ -95,7 +95,7 @@ fn one_word_again_and_again(session: u128, bytes: usize) -> Run {
         "x".repeat(bytes)
     );
     Run {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         session,
         first_seq: 1,
         last_seq: 1,

@@ -218,7 +218,7 @@ async fn is_left_and_comes_back(flow: Flow) {
     assert!(proxy.is_held());
     left(&proxy).await;
     let is_record =
-        |line: &str| line.contains("ended a stream") && line.contains("\"principal\":\"admin\"");
+        |line: &str| line.contains("ended a stream") && line.contains("\"principal\":\"owner\"");
     eventually("the log names the client", SLACK, || async {
         gateway.log().lines().any(is_record).then_some(())
     })

@@ -93,7 +93,7 @@ async fn edited_prompt_is_sent_instead_of_the_previous_one() {
     let changed = one(&events, "prompt.changed");
     assert_eq!(
         (&changed["promptId"], &changed["by"]),
-        (&json!("p2"), &json!("editor"))
+        (&json!("p2"), &json!("owner"))
     );
     assert_eq!(
         changed["prompt"],

@@ -151,11 +151,15 @@ async fn a_key_is_of_one_route() {
 }
 
 #[tokio::test]
-async fn a_key_is_of_one_principal() {
+async fn a_key_is_of_one_user() {
     let (gateway, session) = fake().await;
-    let other = crate::key_life::key(&gateway, "bob", "read,prompt").await;
+    let other = crate::key_life::user_key(&gateway, "bob", "read,prompt").await;
     let first = keyed(&gateway, &session, "k", "hello").await;
-    let path = format!("{}/v1/sessions/{session}/prompts", gateway.url);
+    let own = gateway.http.post(format!("{}/v1/sessions", gateway.url));
+    let own = own.bearer_auth(&other).json(&json!({ "agent": "fake" }));
+    let own = Answer::of(own).await;
+    let own = own.body["sessionId"].as_str().expect("an id");
+    let path = format!("{}/v1/sessions/{own}/prompts", gateway.url);
     let second = async |text: &str| {
         let request = gateway
             .http
@@ -169,14 +173,14 @@ async fn a_key_is_of_one_principal() {
         )
         .await
     };
-    // Neither the stored answer nor the conflict of another body shows that the first principal used the key.
+    // Neither the stored answer nor the conflict of another body shows that the first user has used the key.
     let second = second("another text").await;
     assert_eq!(
         (second.status, second.header("idempotency-replayed")),
         (StatusCode::OK, None),
         "{second:?}"
     );
-    assert_ne!(second.body["promptId"], first.body["promptId"]);
+    assert_eq!(second.body["text"], "another text");
     assert_eq!(
         keyed(&gateway, &session, "k", "hello").await.body["promptId"],
         first.body["promptId"]

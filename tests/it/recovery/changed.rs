@@ -4,11 +4,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::queued::{ended, hanging, journals, judge, of, queue, reconfigure, setup};
-use crate::key_life::{key, key_command};
 use crate::prompts::changes::change;
+use crate::support::Gateway;
 use crate::support::log::all;
 use crate::support::wait::{LONGEST, eventually};
-use crate::support::{Answer, Gateway};
 
 /// Queues three prompts, changes them, ends the gateway twice, and sees them run with their last content in their last order.
 async fn changed_run_after(end: impl AsyncFn(&mut Gateway)) {
@@ -148,35 +147,4 @@ async fn a_waiting_prompt_that_a_drain_returned_can_be_changed() {
         assert_eq!(ended(&gateway, behind, prompt).await["text"], text);
     }
     judge(&gateway, &[runs, behind, &holder], &journals).await;
-}
-
-#[tokio::test]
-async fn restored_prompt_of_a_revoked_editor_fails() {
-    let journals = journals();
-    let mut gateway = setup(&journals, "", "").start();
-    let text = key(&gateway, "ci", "read,prompt").await;
-    let session = hanging(&gateway).await;
-    for text in ["echo mine", "echo moved"] {
-        queue(&gateway, &session, text, None).await;
-    }
-    for (prompt, body) in [
-        ("p2", json!({ "prompt": "echo never" })),
-        ("p3", json!({ "before": "p2" })),
-    ] {
-        let path = format!("{}/v1/sessions/{session}/prompts/{prompt}", gateway.url);
-        let answer = Answer::of(gateway.http.patch(&path).bearer_auth(&text).json(&body)).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-    }
-    gateway.kill();
-    key_command(&gateway, &["revoke", "ci"]);
-    gateway.start();
-    assert_eq!(
-        ended(&gateway, &session, "p2").await["error"]["code"],
-        "key_revoked"
-    );
-    assert_eq!(ended(&gateway, &session, "p3").await["text"], "moved");
-    assert_eq!(
-        of(&gateway.lawful(&session).await, "prompt.started", "p2").len(),
-        0
-    );
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::LIMITS;
-use crate::key_life::{key, key_command};
+use crate::key_life::{key_command, user_key};
 use crate::support::gateway::KEY;
 use crate::support::log::{all, one};
 use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventually};
@@ -378,32 +378,23 @@ async fn queued_wait_returns_202_at_a_drain_and_resumes_by_id() {
 }
 
 #[tokio::test]
-async fn restored_prompt_of_a_revoked_key_fails() {
+async fn restored_prompt_of_a_user_whose_keys_were_revoked_fails() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "").start();
-    let text = key(&gateway, "ci", "read,prompt").await;
+    gateway.key = user_key(&gateway, "ci", "read,prompt").await;
+    let revoked = gateway.key.clone();
     let session = hanging(&gateway).await;
-    let url = format!("{}/v1/sessions/{session}/prompts", gateway.url);
-    let body = json!({ "prompt": "echo never", "queue": true });
-    let sent = gateway
-        .http
-        .post(&url)
-        .bearer_auth(&text)
-        .json(&body)
-        .send()
-        .await
-        .expect("an answer");
-    assert_eq!(sent.status().as_u16(), 202);
-    queue(&gateway, &session, "echo mine", None).await;
+    queue(&gateway, &session, "echo never", None).await;
     gateway.kill();
     key_command(&gateway, &["revoke", "ci"]);
+    let reader = ["create", "reader", "--user", "ci", "--scopes", "read"];
+    gateway.key = key_command(&gateway, &reader);
     gateway.start();
     let failed = ended(&gateway, &session, "p2").await;
     assert_eq!(failed["error"]["code"], "key_revoked", "{failed}");
-    assert_eq!(ended(&gateway, &session, "p3").await["text"], "mine");
-    let events = gateway.lawful(&session).await;
+    let events = gateway.all_events(&session).await;
     assert_eq!(of(&events, "prompt.started", "p2").len(), 0);
-    assert!(!gateway.log().contains(KEY) && !gateway.log().contains(&text));
+    assert!(!gateway.log().contains(KEY) && !gateway.log().contains(&revoked));
 }
 
 #[tokio::test]

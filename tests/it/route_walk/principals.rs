@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use acp_gateway::auth::limits::Limits;
 use acp_gateway::auth::{Keys, NewKey};
-use base::types::{Clock, Ids, PrincipalLimits, Scope, Scopes, Tenant, Timestamp};
+use base::types::{Clock, Ids, PrincipalLimits, Scope, Scopes, Timestamp, UserId};
 use log::store::SqliteStore;
 use reqwest::StatusCode;
 
@@ -74,10 +74,11 @@ fn stored(gateway: &Gateway, ids: &Ids) -> Keys {
     .expect("its keys")
 }
 
-fn key(keys: &Keys, name: &str, tenant: Tenant, scopes: Scopes) -> String {
+fn key(keys: &Keys, name: &str, user: UserId, scopes: Scopes) -> String {
     let new = NewKey {
         name,
-        tenant,
+        user,
+        expires_at: None,
         scopes,
         member_names: Vec::new(),
         limits: Vec::new(),
@@ -103,13 +104,17 @@ async fn known(gateway: &Gateway, key: &str, status: StatusCode) {
 
 /// A key of another tenant with all scopes.
 pub(crate) async fn foreign_key(gateway: &Gateway) -> String {
+    key_with_all_scopes(gateway, "mallory", UserId::from_text("other/owner")).await
+}
+
+/// A key of another user of the same tenant with all scopes.
+pub(crate) async fn stranger_key(gateway: &Gateway) -> String {
+    key_with_all_scopes(gateway, "stranger", UserId::from_text("default/stranger")).await
+}
+
+async fn key_with_all_scopes(gateway: &Gateway, name: &str, user: UserId) -> String {
     let keys = stored(gateway, &Ids::system());
-    let text = key(
-        &keys,
-        "mallory",
-        Tenant::new("other"),
-        Scope::ALL.iter().copied().collect(),
-    );
+    let text = key(&keys, name, user, Scope::ALL.iter().copied().collect());
     known(gateway, &text, StatusCode::OK).await;
     text
 }
@@ -124,7 +129,7 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
         .to_owned();
     let keys = stored(gateway, &Ids::system());
     let all: Scopes = Scope::ALL.iter().copied().collect();
-    let revoked = key(&keys, "revoked", Tenant::default(), all);
+    let revoked = key(&keys, "revoked", UserId::owner(), all);
     known(gateway, &revoked, StatusCode::OK).await;
     keys.revoke("revoked").expect("it is there");
     known(gateway, &revoked, StatusCode::UNAUTHORIZED).await;
@@ -150,7 +155,7 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
         let text = key(
             &keys,
             &format!("only-{}", scope.name()),
-            Tenant::default(),
+            UserId::owner(),
             scopes,
         );
         found.push(Principal {

@@ -7,8 +7,17 @@ use serde_json::{Value, json};
 
 use super::matrix::comparable;
 use super::operations::{Operation, UNKNOWN, operations, operations_on};
-use super::principals::foreign_key;
-use crate::support::{Answer, Events, Gateway, Setup, figure};
+use super::principals::{foreign_key, stranger_key};
+use crate::support::wait::LONGEST;
+use crate::support::{Answer, Events, Gateway, Setup, eventually, figure};
+
+/// The host does not exist, so deliveries stay pending.
+const WEBHOOKS: &str = "webhooks.allowed_hosts = [\"hooks.example\"]";
+
+/// A key of another tenant, and one of another user of the same tenant, both with all scopes.
+async fn other_keys(gateway: &Gateway) -> [String; 2] {
+    [foreign_key(gateway).await, stranger_key(gateway).await]
+}
 
 #[tokio::test]
 async fn missing_object_is_not_found_on_every_route() {
@@ -23,7 +32,7 @@ async fn missing_object_is_not_found_on_every_route() {
     }
 }
 
-/// The session of another tenant, with a turn that waits for an answer.
+/// A session of the admin key, with a turn that waits for an answer.
 async fn foreign_session(gateway: &Gateway) -> (String, Events) {
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permission wait=yes").await;
@@ -64,35 +73,38 @@ fn on_a_session(session: &str) -> Vec<Operation> {
     found
 }
 
+/// Checks that the key gets the same answer to both operations.
+async fn assert_unknown(gateway: &Gateway, key: &str, operation: &Operation, random: &Operation) {
+    let ask = async |operation: &Operation| {
+        let request = operation.request(gateway).bearer_auth(key);
+        let refused = operation.refused(request, StatusCode::NOT_FOUND, "not_found");
+        comparable(&refused.await)
+    };
+    assert_eq!(
+        ask(operation).await,
+        ask(random).await,
+        "{} {}",
+        operation.method,
+        operation.path
+    );
+}
+
 #[tokio::test]
 async fn foreign_deleted_and_random_ids_have_identical_answers() {
     let gateway = Setup::fake(&[]).start();
     let (foreign, mut events) = foreign_session(&gateway).await;
-    let key = foreign_key(&gateway).await;
-    let deleted = deleted_session(&gateway, &key).await;
     let before = gateway.last_seq(&foreign).await;
     let random = on_a_session(UNKNOWN);
-    for id in [&foreign, &deleted] {
-        for (operation, random) in on_a_session(id).iter().zip(&random) {
-            let ask = async |operation: &Operation| {
-                let request = operation.request(&gateway).bearer_auth(&key);
-                comparable(
-                    &operation
-                        .refused(request, StatusCode::NOT_FOUND, "not_found")
-                        .await,
-                )
-            };
-            assert_eq!(
-                ask(operation).await,
-                ask(random).await,
-                "{} {}",
-                operation.method,
-                operation.path
-            );
+    for key in &other_keys(&gateway).await {
+        let deleted = deleted_session(&gateway, key).await;
+        for id in [&foreign, &deleted] {
+            for (operation, random) in on_a_session(id).iter().zip(&random) {
+                assert_unknown(&gateway, key, operation, random).await;
+            }
+            let merged = format!("{}/v1/events?session={id}", gateway.url);
+            let answer = Answer::of(gateway.http.get(merged).bearer_auth(key)).await;
+            answer.problem(404, "not_found");
         }
-        let merged = format!("{}/v1/events?session={id}", gateway.url);
-        let answer = Answer::of(gateway.http.get(merged).bearer_auth(&key)).await;
-        answer.problem(404, "not_found");
     }
     assert_eq!(
         gateway.last_seq(&foreign).await,
@@ -105,17 +117,94 @@ async fn foreign_deleted_and_random_ids_have_identical_answers() {
     events.until("prompt.completed").await;
 }
 
+/// The operations on the object of this path parameter.
+fn on_an_object(parameter: &str, id: &str) -> Vec<Operation> {
+    let mut found = operations();
+    found.retain(|operation| operation.template.contains(parameter));
+    for operation in &mut found {
+        operation.path = operation.path.replace(UNKNOWN, id);
+    }
+    found
+}
+
+#[tokio::test]
+async fn foreign_tasks_webhooks_and_deliveries_have_the_answers_of_random_ids() {
+    let gateway = Setup::fake(&[]).settings(WEBHOOKS).start();
+    let created = async |path: &str, body: Value, member: &str| {
+        let answer = gateway.posted(path, &[], &body).await;
+        assert!(answer.status.is_success(), "{answer:?}");
+        answer.body[member].as_str().expect("an id").to_owned()
+    };
+    let webhook = json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] });
+    let webhook = created("/v1/webhooks", webhook, "webhookId").await;
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "hello").await;
+    let delivery = eventually("a delivery", LONGEST, || async {
+        let listed = gateway.get("/v1/webhooks/deliveries").await;
+        listed["deliveries"][0]["deliveryId"]
+            .as_str()
+            .map(str::to_owned)
+    })
+    .await;
+    let task = json!({ "agent": "fake", "description": "hang" });
+    let task = created("/v1/tasks", task, "taskId").await;
+    let task_path = format!("/v1/tasks/{task}");
+    eventually("the task runs", LONGEST, || async {
+        (gateway.get(&task_path).await["status"] == "running").then_some(())
+    })
+    .await;
+
+    for key in &other_keys(&gateway).await {
+        for (parameter, id) in [
+            ("{task}", &task),
+            ("{webhook}", &webhook),
+            ("{delivery}", &delivery),
+        ] {
+            let own = on_an_object(parameter, id);
+            assert!(!own.is_empty(), "{parameter}");
+            for (own, random) in own.iter().zip(&on_an_object(parameter, UNKNOWN)) {
+                assert_unknown(&gateway, key, own, random).await;
+            }
+        }
+        // The ids in bodies and queries too.
+        let child = async |parent: &str| {
+            let body = json!({ "agent": "fake", "description": "x", "parentTask": parent });
+            let request = gateway.http.post(format!("{}/v1/tasks", gateway.url));
+            let answer = Answer::of(request.bearer_auth(key).json(&body)).await;
+            assert_eq!(
+                answer.status,
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "{answer:?}"
+            );
+            comparable(&answer)
+        };
+        assert_eq!(child(&task).await, child(UNKNOWN).await);
+        let children = async |parent: &str| {
+            let url = format!("{}/v1/tasks?parent={parent}", gateway.url);
+            comparable(&Answer::of(gateway.http.get(url).bearer_auth(key)).await)
+        };
+        assert_eq!(children(&task).await, children(UNKNOWN).await);
+    }
+    assert_eq!(gateway.get(&task_path).await["status"], "running");
+    gateway.get(&format!("/v1/webhooks/{webhook}")).await;
+}
+
 #[tokio::test]
 async fn the_time_of_a_404_does_not_reveal_the_object() {
+    let gateway = Setup::fake(&[]).start();
+    let (foreign, _events) = foreign_session(&gateway).await;
+    for key in &other_keys(&gateway).await {
+        let deleted = deleted_session(&gateway, key).await;
+        assert_equal_times(&gateway, key, [&*foreign, &*deleted, UNKNOWN]).await;
+    }
+}
+
+/// Compares the times of the answers for a foreign, a deleted and a random id.
+async fn assert_equal_times(gateway: &Gateway, key: &str, ids: [&str; 3]) {
     /// The difference of the times that the network hides.
     const NOTICEABLE: Duration = Duration::from_millis(2);
     const ROUNDS: usize = 200;
     const TRIES: usize = 3;
-    let gateway = Setup::fake(&[]).start();
-    let (foreign, _events) = foreign_session(&gateway).await;
-    let key = foreign_key(&gateway).await;
-    let deleted = deleted_session(&gateway, &key).await;
-    let ids = [&*foreign, &*deleted, UNKNOWN];
     // Other tests delay some requests, so the comparison uses the fast ones. An oracle delays all requests of an id.
     for left in (0..TRIES).rev() {
         let mut times = ids.map(|_| Vec::with_capacity(ROUNDS));
@@ -124,7 +213,7 @@ async fn the_time_of_a_404_does_not_reveal_the_object() {
                 let request = gateway
                     .http
                     .get(format!("{}/v1/sessions/{id}", gateway.url))
-                    .bearer_auth(&key);
+                    .bearer_auth(key);
                 let began = Instant::now();
                 assert_eq!(
                     request.send().await.expect("an answer").status(),
@@ -152,22 +241,28 @@ async fn the_time_of_a_404_does_not_reveal_the_object() {
 #[tokio::test]
 async fn key_of_another_tenant_finds_nothing() {
     let gateway = Setup::fake(&[]).start();
-    let (session, mut ours) = foreign_session(&gateway).await;
     let key = foreign_key(&gateway).await;
+    assert_finds_nothing(&gateway, &key).await;
+}
+
+#[tokio::test]
+async fn key_of_another_user_finds_nothing() {
+    let gateway = Setup::fake(&[]).start();
+    let key = stranger_key(&gateway).await;
+    assert_finds_nothing(&gateway, &key).await;
+}
+
+/// Checks that lists and streams of the key have nothing of the sessions of the admin key.
+async fn assert_finds_nothing(gateway: &Gateway, key: &str) {
+    let (session, mut ours) = foreign_session(gateway).await;
     let as_other = |method: Method, path: &str| {
         gateway
             .http
             .request(method, format!("{}{path}", gateway.url))
-            .bearer_auth(&key)
+            .bearer_auth(key)
     };
-    let list: Value = as_other(Method::GET, "/v1/sessions")
-        .send()
-        .await
-        .expect("an answer")
-        .json()
-        .await
-        .expect("JSON");
-    assert_eq!(list["sessions"], json!([]));
+    let list = Answer::of(as_other(Method::GET, "/v1/sessions")).await;
+    assert_eq!(list.body["sessions"], json!([]));
     let stream = as_other(Method::GET, "/v1/events").header("accept", "text/event-stream");
     let mut theirs = Events::new(stream.send().await.expect("an answer"));
     theirs.until("ready").await;
@@ -176,18 +271,13 @@ async fn key_of_another_tenant_finds_nothing() {
         .await;
     ours.until("prompt.completed").await;
     let made = as_other(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
-    let made: Value = made
-        .send()
-        .await
-        .expect("an answer")
-        .json()
-        .await
-        .expect("JSON");
+    let made = Answer::of(made).await.body;
     let first = theirs.next().await.expect("the stream goes on");
     assert_eq!(
         first.data["sessionId"], made["sessionId"],
         "its first event is of its own session"
     );
+    assert!(made["sessionId"].is_string(), "{made}");
     assert_eq!(
         gateway.get("/v1/sessions").await["sessions"]
             .as_array()

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::ALONE;
-use crate::agents::keys::key;
+use crate::key_life::key;
 use crate::support::gateway::KEY;
 use crate::support::{Answer, Setup, chat_turns, eventually, figure, procfs};
 

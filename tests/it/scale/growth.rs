@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use base::types::{Ids, SessionId, Tenant};
+use base::types::{Ids, SessionId, UserId};
 use log::limits::Limits;
 use log::store::{
     Batch, EventStore as _, Record, RecordState, RecordStore as _, Run, SqliteStore, Table,
@@ -85,7 +85,7 @@ fn multiply(gateway: &Gateway, session: &str) {
             );
             let frames = format!("id: {epoch}-{seq}\nevent: test\ndata: {data}\n\n").into();
             Run {
-                tenant: Tenant::default(),
+                owner: UserId::owner(),
                 session: id,
                 first_seq: seq,
                 last_seq: seq,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use base::types::{Ids, SessionId, Tenant};
+use base::types::{Ids, SessionId, UserId};
 use log::limits::Limits;
 use log::store::{
     Batch, EventStore as _, Record, RecordState, RecordStore as _, Run, SqliteStore, Table,
@@ -27,13 +27,13 @@ fn user_of(number: usize) -> String {
 }
 
 /// The entry of a session in the metadata index.
-fn indexed(tenant: &Tenant, id: SessionId, key: &str, value: &str) -> RecordState {
+fn indexed(owner: &UserId, id: SessionId, key: &str, value: &str) -> RecordState {
     let hash = Sha256::new()
         .chain_update((key.len() as u64).to_be_bytes())
         .chain_update(key)
         .chain_update(value);
     let key = [
-        tenant.as_str().as_bytes(),
+        owner.as_str().as_bytes(),
         b"\0",
         &hash.finalize()[..16],
         id.as_bytes(),
@@ -90,13 +90,13 @@ fn multiply(gateway: &Gateway, session: &str) {
         let frames = format!(
             "id: {epoch}-1\nevent: test\ndata: {{\"id\":\"{epoch}-1\",\"seq\":1,\"type\":\"test\"}}\n\n"
         );
-        let tenant = Tenant::default();
+        let owner = UserId::owner();
         batch
             .records
-            .push(indexed(&tenant, id, "user", &user_of(number)));
-        batch.records.push(indexed(&tenant, id, "app", "chat"));
+            .push(indexed(&owner, id, "user", &user_of(number)));
+        batch.records.push(indexed(&owner, id, "app", "chat"));
         batch.runs.push(Run {
-            tenant,
+            owner,
             session: id,
             first_seq: 1,
             last_seq: 1,

@@ -15,13 +15,14 @@ use super::crash::{again, assert_passed, folder, input};
 use super::disk::{Disk, EIO, ENOSPC};
 use super::script::{content, open};
 use super::{LIMITS, LOG};
+use crate::key_life::created;
 use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::project;
 use crate::support::{Gateway, Setup, figure};
 
 /// The formats that this version migrates.
-const FORMATS: [i32; 1] = [5];
-const CURRENT: i32 = 6;
+const FORMATS: [i32; 2] = [5, 6];
+const CURRENT: i32 = 7;
 /// Open, write, truncate, sync, unlink and rename.
 const KINDS: &str = "wtsu";
 const DEMO: &str = "[agents.demo]\nbuiltin = \"demo\"\n";
@@ -90,13 +91,18 @@ async fn waiting_session(gateway: &Gateway) -> String {
     id.expect("an id").to_owned()
 }
 
-async fn assert_complete(gateway: &Gateway) {
-    let count = async |path: &str, list: &str| {
+/// The later requests have a key of the user to whom the sessions belong.
+async fn assert_complete(gateway: &mut Gateway) {
+    let count = async |gateway: &Gateway, path: &str, list: &str| {
         let answer = gateway.get(path).await;
         answer[list].as_array().expect("a list").len()
     };
-    assert_eq!(count("/v1/tasks", "tasks").await, 1);
-    assert_eq!(count("/v1/webhooks", "webhooks").await, 1);
+    assert_eq!(count(gateway, "/v1/webhooks", "webhooks").await, 1);
+    let kept = sessions(gateway).await;
+    assert_eq!(kept, [], "the list of the owner");
+    let args = ["create", "second", "--user", "ada", "--scopes", "admin"];
+    gateway.key = created(gateway, &args).await;
+    assert_eq!(count(gateway, "/v1/tasks", "tasks").await, 1);
     let kept = sessions(gateway).await;
     let titles: Vec<&str> = kept.iter().map(|(title, _)| title.as_str()).collect();
     assert_eq!(titles, ["/help", "/permission", "A session of format 5"]);
@@ -127,7 +133,7 @@ async fn log_of_each_earlier_format_is_migrated_and_its_copy_is_kept() {
             "{}",
             gateway.log()
         );
-        assert_complete(&gateway).await;
+        assert_complete(&mut gateway).await;
         // The ids of new sessions end with the number of the store, also after a restart.
         let first = gateway.session("demo").await;
         let end_of = |id: &str| id[id.len() - 4..].to_owned();
@@ -205,7 +211,7 @@ async fn backup_of_each_earlier_format_is_restored_into_another_folder() {
             std::fs::create_dir_all(folder.trim()).expect("the folder is ours");
         }
         gateway.start();
-        assert_complete(&gateway).await;
+        assert_complete(&mut gateway).await;
         let waiting = waiting_session(&gateway).await;
         let turn = gateway.turn(&waiting, "/help").await;
         assert_eq!(turn["status"], "completed", "{turn}");
@@ -225,7 +231,7 @@ async fn log_of_a_later_version_is_rejected_with_the_version_that_it_needs() {
     let before = std::fs::read(gateway.path(LOG)).expect("the log");
     for command in [&["serve"][..], &["key", "list"], &["backup", "-"]] {
         let (done, text) = run(&gateway, command);
-        let needed = "has format 99, and this version reads the formats 5 to 6: start acp-gateway 7.8.9 or a later version";
+        let needed = "has format 99, and this version reads the formats 5 to 7: start acp-gateway 7.8.9 or a later version";
         assert!(!done && text.contains(needed), "{command:?}: {text}");
         assert!(std::fs::read(gateway.path(LOG)).expect("the log") == before);
     }

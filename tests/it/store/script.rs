@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use base::types::{Ids, SessionId, Tenant};
+use base::types::{Ids, SessionId, UserId};
 use bytes::Bytes;
 use log::limits::Limits;
 use log::store::{
@@ -65,9 +65,9 @@ pub(crate) fn run(number: u8, first_seq: u64, events: u64, filler: u64) -> Run {
         write!(frames, "id: {id}\nevent: test\ndata: {data}\n\n").expect("a string takes all");
     }
     let last_seq = first_seq + events - 1;
-    let tenant = Tenant::default();
+    let owner = UserId::owner();
     Run {
-        tenant,
+        owner,
         session: session(number),
         first_seq,
         last_seq,

@@ -340,7 +340,7 @@ async fn second_import_is_another_session_of_the_owner() {
         &gateway,
         &["import", path_text(&file), "--owner", "bob\u{1b}[2J"],
     );
-    assert!(text(&wrong, false).contains("the owner must be the name of a key"));
+    assert!(text(&wrong, false).contains("the owner must be the name of a user"));
     let owned = run(&gateway, &["import", path_text(&file), "--owner", "bob"]);
     text(&owned, true);
     let list = gateway.get("/v1/sessions").await;
@@ -349,7 +349,7 @@ async fn second_import_is_another_session_of_the_owner() {
         .iter()
         .map(|session| session["sessionId"].as_str().expect("an id"))
         .collect();
-    assert_eq!(ids.len(), 3, "{ids:?}");
+    assert_eq!(ids.len(), 2, "the session of bob is not listed: {ids:?}");
     assert!(ids.contains(&&*old) && ids.contains(&&*first));
     // All ids end with the number of the log.
     assert!(ids.iter().all(|id| id[32..] == old[32..]), "{ids:?}");
@@ -370,7 +370,7 @@ async fn second_import_is_another_session_of_the_owner() {
         })
         .collect();
     owners.sort();
-    assert_eq!(owners, ["admin", "admin", "bob"]);
+    assert_eq!(owners, ["default/bob", "default/owner", "default/owner"]);
     drop(select);
     drop(log);
     // After a restart they are the same.
@@ -499,7 +499,11 @@ async fn file_of_a_later_format_is_refused_and_one_of_an_earlier_format_is_migra
     assert_nothing_imported(&second).await;
     let earlier = changed(&first, &file, |database| {
         database
-            .execute_batch("PRAGMA user_version = 5; DELETE FROM meta WHERE key = 'shard'")
+            .execute_batch(
+                "PRAGMA user_version = 5; DELETE FROM meta WHERE key = 'shard'; UPDATE run SET tenant = 'default';
+                 UPDATE record SET value = CAST(json_set(CAST(value AS TEXT), '$.owner', 'admin', '$.tenant', 'default') AS BLOB)
+                 WHERE tbl = 1",
+            )
             .expect("it is a log");
     });
     let new = import(&second, &earlier);
@@ -609,8 +613,8 @@ async fn file_that_no_export_writes_is_refused() {
             "damaged",
         ),
         (
-            "UPDATE record SET value = CAST(replace(CAST(value AS TEXT), '\"owner\":\"admin\"', '\"owner\":\"a b\"') AS BLOB) WHERE tbl = 1".to_owned(),
-            "the owner must be the name of a key",
+            "UPDATE record SET value = CAST(replace(CAST(value AS TEXT), '\"owner\":\"default/owner\"', '\"owner\":\"default/a b\"') AS BLOB) WHERE tbl = 1".to_owned(),
+            "the owner must be the name of a user",
         ),
         (
             "PRAGMA application_id = 1".to_owned(),

@@ -126,6 +126,7 @@ impl Setup {
             listen: "127.0.0.1:0".to_owned(),
             run_by: self.run_by,
             program: self.program.unwrap_or_else(binary),
+            key: KEY.to_owned(),
             http: client(),
         };
         gateway.start();
@@ -172,6 +173,8 @@ pub(crate) struct Gateway {
     run_by: Vec<String>,
     /// The program of the next start.
     pub(crate) program: PathBuf,
+    /// The key of the requests.
+    pub(crate) key: String,
     pub(crate) http: reqwest::Client,
 }
 
@@ -325,11 +328,10 @@ impl Gateway {
         }
     }
 
-    /// A request with the admin key.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http
             .request(method, format!("{}{path}", self.url))
-            .bearer_auth(KEY)
+            .bearer_auth(&self.key)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Ids, SessionId, Tenant};
+use base::types::{Ids, SessionId, UserId};
 use events::event::{Event, Members};
 use log::eventlog::{
     Delivery, DirectSink, EventLog, GlobalScope, Item, NotReady, Notifier, Reader, Records, Run,
@@ -39,7 +39,7 @@ pub(crate) fn log(tail_bytes: usize) -> EventLog {
 
 pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
     let id = SessionId::from_uuid(uuid::Uuid::from_u128(number));
-    log.session(&Tenant::default(), id)
+    log.session(&UserId::owner(), id)
         .await
         .expect("could not read the store")
 }
@@ -120,7 +120,7 @@ pub fn every_event_once() {
             false,
         )));
         let scope = GlobalScope {
-            tenant: Tenant::default(),
+            owner: UserId::owner(),
             sessions: None,
         };
         let mut all = log

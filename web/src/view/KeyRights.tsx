@@ -1,4 +1,4 @@
-// The owner of the key that the page uses, and what the key permits.
+// The user of the key that the page uses, and what the key permits.
 
 import type { GatewayClient } from "@acp-gateway/client";
 import { lookup } from "@acp-gateway/client/read";

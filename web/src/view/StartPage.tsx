@@ -79,7 +79,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const known = useKnownSession(client, sessions?.find((session) => session.agent === chosen)?.sessionId ?? null);
   const commands = useMemo(() => readCommands(known?.availableCommands), [known]);
   const chosenFiles = useRef(new Set<string>());
-  // The list has the sessions of all principals, so only an admin key gets it.
+  // The list also has sessions that were started outside of the gateway, so only an admin key gets it.
   const canImport = mayPrompt && mayAdmin && listsSessions(agent);
   const problem = error ?? (agents === null ? catalogue.error : null);
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::member::CcaMember;
 use base::shutdown::lock_or_abort;
-use base::types::{AgentName, PrincipalKey, QueuedLine, Tenant};
+use base::types::{AgentName, QueuedLine, Tenant, UserId};
 
 /// The number of remembered members, as in the fleet. Beyond it, one that is not connected is forgotten.
 const MAX_MEMBERS: usize = 256;
@@ -18,7 +18,7 @@ pub struct CcaMembers(Mutex<HashMap<AgentName, Entry>>);
 
 #[derive(Debug)]
 struct Entry {
-    key: PrincipalKey,
+    key: UserId,
     instance: Option<String>,
     member: Arc<Mutex<CcaMember>>,
     /// The number of the current connection. `None`: the member is not connected.
@@ -64,12 +64,12 @@ impl CcaMembers {
     pub fn open(
         self: &Arc<Self>,
         name: &AgentName,
-        key: &PrincipalKey,
+        key: &UserId,
         instance: Option<String>,
         max_of_key: usize,
     ) -> Result<CcaConnection, OpenError> {
         let mut entries = self.entries();
-        // The fleet has forgotten a member whose name it gives to another key.
+        // The fleet has forgotten a member whose name it gives to another user.
         entries.retain(|of, entry| of != name || entry.key == *key || entry.connection.is_some());
         if !entries.contains_key(name) {
             let of_key = entries.values().filter(|entry| entry.key == *key).count();
@@ -112,7 +112,7 @@ impl CcaMembers {
         let entries = self.entries();
         let connected = entries
             .iter()
-            .filter(|(_, entry)| entry.connection.is_some() && entry.key.0 == *tenant);
+            .filter(|(_, entry)| entry.connection.is_some() && entry.key.tenant() == *tenant);
         connected.map(|(name, _)| name.clone()).collect()
     }
 
@@ -131,7 +131,7 @@ impl CcaMembers {
         let entries = self.entries();
         let entry = entries
             .get(name)
-            .filter(|entry| entry.connection.is_some() && entry.key.0 == *tenant);
+            .filter(|entry| entry.connection.is_some() && entry.key.tenant() == *tenant);
         let entry = entry.ok_or(SendError::Disconnected)?;
         let (line, delivered) = QueuedLine::reported(Bytes::from(message));
         if lock_or_abort(entry.member.lock()).queue(line) {
@@ -176,7 +176,7 @@ mod tests {
     fn second_connection_needs_the_same_key_and_instance() {
         let members = Arc::new(CcaMembers::default());
         let name: AgentName = "worker".parse().unwrap();
-        let of = |key: &str| (Tenant::default(), Arc::from(key));
+        let of = |key: &str| UserId::new(&Tenant::default(), key);
         let first = members
             .open(&name, &of("a"), Some("1".to_owned()), 2)
             .unwrap();
@@ -195,14 +195,14 @@ mod tests {
         assert_eq!(error("a", None), OpenError::Connected);
         drop(second);
         members.open(&name, &of("a"), None, 2).unwrap();
-        // The fleet gives the name to another key when it has forgotten the member.
+        // The fleet gives the name to another user when it has forgotten the member.
         members.open(&name, &of("b"), None, 2).unwrap();
     }
 
     #[test]
     fn one_key_has_a_limited_number_of_names() {
         let members = Arc::new(CcaMembers::default());
-        let of = |key: &str| (Tenant::default(), Arc::from(key));
+        let of = |key: &str| UserId::new(&Tenant::default(), key);
         let open = |name: &str, key: &str| members.open(&name.parse().unwrap(), &of(key), None, 2);
         let away = open("other", "b").unwrap();
         drop(away);
@@ -226,7 +226,7 @@ mod tests {
         let send = |tenant: &Tenant| members.send(&name, tenant, "{}".to_owned());
         assert_eq!(send(&ours).unwrap_err(), SendError::Disconnected);
         let connection = members
-            .open(&name, &(ours.clone(), "a".into()), None, 2)
+            .open(&name, &UserId::new(&ours, "a"), None, 2)
             .unwrap();
         assert_eq!(
             send(&Tenant::new("other")).unwrap_err(),

@@ -14,7 +14,7 @@ use crate::agent::Process;
 pub enum Disposition {
     /// Reuse without restriction: the process has no data of the session.
     Untouched,
-    /// Reuse for the same principal: the process closed the session.
+    /// Reuse for the same user: the process closed the session.
     Reuse,
     Stop,
 }
@@ -146,7 +146,7 @@ impl Drop for Lease {
             };
             let closed_session = self.disposition == Disposition::Reuse;
             if closed_session {
-                leased.used_by = Some(Arc::clone(&leased.principal));
+                leased.used_by = Some(leased.user.clone());
             }
             let held_sessions = !leased.history.is_empty();
             // The sessions that this process held would be locked for other processes.

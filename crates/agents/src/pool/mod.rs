@@ -1,7 +1,7 @@
 //! Assigns agent processes to sessions.
 //!
 //! This module owns every agent process that is not leased, the wait queue, and the back-off of agents that crash. It
-//! decides nothing with a session: a lease names a principal, and the pool asks the holder of a lease to release it. The
+//! decides nothing with a session: a lease names a user, and the pool asks the holder of a lease to release it. The
 //! holder names its session only for lists of processes.
 //!
 //! Reading order: [`state`] (pure decisions), [`source`], [`scheduler`] (the pool itself) with [`homes`] and [`crashes`], [`lease`],

@@ -135,7 +135,7 @@ impl Pool {
         &self.inner.limits
     }
 
-    /// The limits of the principals that lease processes.
+    /// The limits of the users that lease processes.
     pub fn principal_limits(&self) -> &PrincipalLimits {
         &self.inner.principals
     }

@@ -15,7 +15,9 @@ use crate::agent::{
 };
 use crate::limits::Limits;
 use base::telemetry::metrics;
-use base::types::{AgentName, Principal, PromptId, SessionId, Tenant, Timestamp, random_uuid};
+use base::types::{
+    AgentName, Principal, PromptId, SessionId, Tenant, Timestamp, UserId, random_uuid,
+};
 use children::ProcessTree;
 use wire::acp::auth::{AuthState, TerminalAuth};
 use wire::acp::{ClientCapabilities, InitializeResult};
@@ -82,8 +84,8 @@ pub(super) struct Grant {
 
 pub(super) struct IdleProcess {
     pub(super) process: Process,
-    /// The only principal that may use the process. `None` if no session has used it.
-    pub(super) used_by: Option<Arc<str>>,
+    /// The only user whose sessions may use the process. `None` if no session has used it.
+    pub(super) used_by: Option<UserId>,
     /// The generation of the sign-in that the process has.
     pub(super) generation: u64,
     pub(super) idle_since: Instant,
@@ -109,7 +111,7 @@ impl IdleProcess {
             && self
                 .used_by
                 .as_ref()
-                .is_none_or(|id| *id == waiter.principal.id)
+                .is_none_or(|user| *user == waiter.principal.user)
     }
 
     fn has_requested_session(&self, waiter: &Waiter) -> bool {
@@ -124,9 +126,9 @@ pub(super) struct ActiveLease {
     pub(super) process: Uuid,
     /// The session that holds the lease. `None` for a call without a session.
     pub(super) holder: Option<Holder>,
-    pub(super) principal: Arc<str>,
-    /// The only principal that may use the process after the lease. `None`: any principal.
-    pub(super) used_by: Option<Arc<str>>,
+    pub(super) user: UserId,
+    /// The only user whose sessions may use the process after the lease. `None`: every user.
+    pub(super) used_by: Option<UserId>,
     /// The time since which the holder could release the process.
     pub(super) idle_since: Option<Instant>,
     pub(super) recall: Arc<Notify>,
@@ -232,7 +234,7 @@ impl AgentState {
         }
     }
 
-    /// Registers the lease `id` of the process for a principal.
+    /// Registers the lease `id` of the process for a user.
     pub(super) fn grant(
         &mut self,
         id: u64,
@@ -244,7 +246,7 @@ impl AgentState {
         let leased = ActiveLease {
             process: process.id,
             holder: None,
-            principal: principal.id,
+            user: principal.user,
             used_by: idle_process.used_by,
             idle_since: None,
             recall: Arc::clone(&recall),
@@ -421,7 +423,7 @@ impl AgentState {
                 .live
                 .saturating_sub(self.leases.len() + self.idle.len());
             if !self.idle.is_empty() && demand > coming {
-                // The idle processes match neither the principal nor the capabilities of the first waiter.
+                // The idle processes match neither the user nor the capabilities of the first waiter.
                 return Step::Stop(self.idle.swap_remove(0));
             }
             self.recall(demand.saturating_sub(coming).min(pressing), now);
@@ -465,10 +467,10 @@ impl AgentState {
             && Arc::ptr_eq(&idle_process.process.spec, &self.spec)
     }
 
-    /// An idle process with a folder, for a new session of this principal with these client capabilities.
+    /// An idle process with a folder, for a new session of this user with these client capabilities.
     pub(super) fn idle_process_with_folder(
         &mut self,
-        principal: &str,
+        user: &UserId,
         offer: ClientCapabilities,
     ) -> Option<&mut Process> {
         let fits = |idle_process: &IdleProcess| {
@@ -476,8 +478,8 @@ impl AgentState {
                 && idle_process.process.key.client_capabilities == offer
                 && idle_process
                     .used_by
-                    .as_deref()
-                    .is_none_or(|id| id == principal)
+                    .as_ref()
+                    .is_none_or(|used_by| used_by == user)
                 && (!self.learned.keeps_sessions_locked || idle_process.history.is_empty())
                 && self.is_usable(idle_process)
         };
@@ -485,7 +487,7 @@ impl AgentState {
         Some(&mut self.idle[at].process)
     }
 
-    /// The number of idle processes that any principal can use.
+    /// The number of idle processes that every user can use.
     fn unused_idle_count(&self) -> usize {
         self.idle
             .iter()
@@ -520,7 +522,7 @@ impl AgentState {
                     && (!self.learned.keeps_sessions_locked || idle_process.history.is_empty())
             };
             let held = self.idle.iter().position(held);
-            // Prefer a used process: any principal can use an unused one.
+            // Prefer a used process: every user can use an unused one.
             let used = || {
                 self.idle
                     .iter()

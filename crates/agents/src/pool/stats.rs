@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::scheduler::Pool;
-use super::state::{ActiveLease, AgentState, Holder, LastFailure, PoolKey};
+use super::state::{ActiveLease, AgentState, Holder, IdleProcess, LastFailure, PoolKey};
 use crate::agent::{AgentExit, AgentSpec, Connection};
 use base::telemetry::metrics;
-use base::types::{AgentName, AppliedIsolation, Tenant};
+use base::types::{AgentName, AppliedIsolation, Tenant, UserId};
 use children::ProcessTree;
 use events::api::ProcessState;
 use wire::acp::InitializeResult;
@@ -95,6 +95,8 @@ pub struct PoolProcess {
     /// The time since the gateway started the process, or continued with it.
     pub uptime: Duration,
     pub holder: Option<Holder>,
+    /// The user whose sessions use the process. `None` if no session has used it.
+    pub user: Option<UserId>,
     /// `None` while the process starts.
     pub connection: Option<Connection>,
     /// `None` while the process starts, and if it is not a child process of the gateway.
@@ -106,7 +108,8 @@ impl AgentState {
     fn processes(&self, now: Instant) -> impl Iterator<Item = PoolProcess> {
         let leases = self.leases.values().map(|leased| (leased.process, leased));
         let by_process: HashMap<Uuid, &ActiveLease> = leases.collect();
-        let idle: HashSet<Uuid> = self.idle.iter().map(|idle| idle.process.id).collect();
+        let idle = self.idle.iter();
+        let idle: HashMap<Uuid, &IdleProcess> = idle.map(|idle| (idle.process.id, idle)).collect();
         let checked = self.checking.values().map(|leased| leased.process);
         let checked: HashSet<Uuid> = checked.collect();
         self.processes.iter().map(move |(&id, started)| {
@@ -119,7 +122,7 @@ impl AgentState {
                 Some(lease) if lease.releasing => ProcessState::Releasing,
                 Some(lease) if lease.idle_since.is_some() => ProcessState::Idle,
                 Some(_) => ProcessState::Busy,
-                None if idle.contains(&id) => ProcessState::Idle,
+                None if idle.contains_key(&id) => ProcessState::Idle,
                 None if checked.contains(&id) => ProcessState::Releasing,
                 None => ProcessState::Stopping,
             };
@@ -129,6 +132,10 @@ impl AgentState {
                 state,
                 uptime: now.saturating_duration_since(started.at),
                 holder: lease.and_then(|lease| lease.holder),
+                user: match lease {
+                    Some(lease) => Some(lease.user.clone()),
+                    None => idle.get(&id).and_then(|idle| idle.used_by.clone()),
+                },
                 connection: started.connection.clone(),
                 pid: started.pid,
                 tree: started.tree.clone(),
@@ -158,6 +165,14 @@ impl Pool {
             }
         }
         counts
+    }
+
+    /// The processes that the user's sessions use or have used, and unused ones, the oldest first. `agent`: only those of
+    /// this agent.
+    pub fn processes_of(&self, user: &UserId, agent: Option<&AgentName>) -> Vec<PoolProcess> {
+        let mut processes = self.processes(&user.tenant(), agent);
+        processes.retain(|process| process.user.as_ref().is_none_or(|of| of == user));
+        processes
     }
 
     /// The processes of the tenant, the oldest first. `agent`: only those of this agent.

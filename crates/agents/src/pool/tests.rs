@@ -11,7 +11,7 @@ use crate::agent::{
 use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{
-    AgentName, AppliedIsolation, Ids, Isolation, Principal, PrincipalLimits, Scopes, Tenant,
+    AgentName, AppliedIsolation, Ids, Isolation, Principal, PrincipalLimits, Scopes, Tenant, UserId,
 };
 use children::PtySize;
 use wire::acp::ClientCapabilities;
@@ -83,10 +83,10 @@ fn name() -> AgentName {
 
 fn principal(tenant: &str, id: &str) -> Principal {
     Principal {
-        id: id.into(),
-        tenant: Tenant::new(tenant),
+        user: UserId::new(&Tenant::new(tenant), id),
         scopes: Scopes::default(),
         folders: base::types::GrantedFolders::default(),
+        is_local: false,
     }
 }
 
@@ -128,7 +128,7 @@ async fn lease(pool: &Pool, by: &Principal, files: bool) -> Lease {
 }
 
 fn live(pool: &Pool, by: &Principal) -> usize {
-    pool.agent_stats(&name(), &by.tenant).unwrap().0.live
+    pool.agent_stats(&name(), &by.user.tenant()).unwrap().0.live
 }
 
 #[tokio::test]
@@ -165,10 +165,13 @@ async fn tenants_share_no_pool() {
     // The pool of the other tenant is not full, and its agent needs no sign-in.
     let other = lease(&pool, &theirs, false).await;
     assert_eq!(
-        pool.auth_state(&name(), &ours.tenant),
+        pool.auth_state(&name(), &ours.user.tenant()),
         AuthState::Unauthenticated
     );
-    assert_eq!(pool.auth_state(&name(), &theirs.tenant), AuthState::Unknown);
+    assert_eq!(
+        pool.auth_state(&name(), &theirs.user.tenant()),
+        AuthState::Unknown
+    );
     other.release(Disposition::Untouched);
     let mut waiting = enqueue(&pool, &ours, false);
     tokio::select! {
@@ -177,13 +180,13 @@ async fn tenants_share_no_pool() {
         () = tokio::task::yield_now() => {}
     }
     let tenants: Vec<Tenant> = source.keys().into_iter().map(|key| key.tenant).collect();
-    assert_eq!(tenants, [ours.tenant.clone(), theirs.tenant.clone()]);
+    assert_eq!(tenants, [ours.user.tenant(), theirs.user.tenant()]);
 
     let id = Ids::system().uuid();
-    pool.offer_sign_in(&spec, &ours.tenant, id, TerminalAuth::default())
+    pool.offer_sign_in(&spec, &ours.user.tenant(), id, TerminalAuth::default())
         .unwrap();
-    assert!(pool.offers_sign_in(&name(), &ours.tenant, id));
-    assert!(!pool.offers_sign_in(&name(), &theirs.tenant, id));
+    assert!(pool.offers_sign_in(&name(), &ours.user.tenant(), id));
+    assert!(!pool.offers_sign_in(&name(), &theirs.user.tenant(), id));
 }
 
 #[tokio::test]
@@ -191,7 +194,13 @@ async fn dropped_request_does_not_lose_a_granted_process() {
     let (pool, source, _) = pool(1);
     let alice = principal("default", "alice");
     let pending = enqueue(&pool, &alice, false);
-    while pool.agent_stats(&name(), &alice.tenant).unwrap().0.leased == 0 {
+    while pool
+        .agent_stats(&name(), &alice.user.tenant())
+        .unwrap()
+        .0
+        .leased
+        == 0
+    {
         tokio::task::yield_now().await;
     }
     drop(pending);

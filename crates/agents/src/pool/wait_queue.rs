@@ -85,7 +85,7 @@ impl Pool {
         if self.inner.shutdown.is_draining() {
             return Err(AcquireError::Draining);
         }
-        let key = PoolKey::new(agent, &principal.tenant);
+        let key = PoolKey::new(agent, &principal.user.tenant());
         let (reply, receiver) = oneshot::channel();
         {
             let mut state = self.state();
@@ -106,7 +106,7 @@ impl Pool {
             let limits = self.principal_limits().effective(principal);
             let queued = pool.queue.iter();
             let queued = queued
-                .filter(|waiter| waiter.principal.id == principal.id)
+                .filter(|waiter| waiter.principal.user == principal.user)
                 .count();
             if queued >= limits.max(PrincipalLimit::QueuedPrompts) {
                 return Err(limits
@@ -118,7 +118,7 @@ impl Pool {
             let channel = requested
                 .as_ref()
                 .and_then(|requested| requested.earlier.clone());
-            let tenant = principal.tenant.clone();
+            let tenant = principal.user.tenant();
             let key = ProcessKey::new(&pool.spec, tenant, offer, folders, restore);
             pool.queue.push_back(Waiter {
                 principal: principal.clone(),
@@ -170,7 +170,7 @@ impl Pool {
                 return Ok(ShortLease(lease));
             }
             // A starting process justifies a longer wait than a busy one.
-            if !self.is_starting(&spec.name, &principal.tenant) || Instant::now() >= end {
+            if !self.is_starting(&spec.name, &principal.user.tenant()) || Instant::now() >= end {
                 return Err(AcquireError::Busy.into());
             }
         }
@@ -189,7 +189,7 @@ impl Pool {
             method: method.to_owned(),
         };
         let known = self
-            .agent_stats(&spec.name, &principal.tenant)
+            .agent_stats(&spec.name, &principal.user.tenant())
             .and_then(|(_, initialized)| initialized);
         if known.is_some_and(|initialized| !supported(&initialized)) {
             return Err(unsupported().into());
@@ -245,7 +245,7 @@ impl ShortLease {
         sent.map_err(|_| AgentFailure::Exited(AgentExit::default()))
     }
 
-    /// Releases a process that any principal may reuse: the call left no trace of its caller.
+    /// Releases a process that every user may reuse: the call left no trace of its caller.
     pub fn release_untouched(mut self) {
         if self.0.disposition == Disposition::Reuse {
             self.0.disposition = Disposition::Untouched;
@@ -268,7 +268,7 @@ impl ShortLease {
 }
 
 impl Pool {
-    /// Assigns an idle process to a new session of the principal, with its folder. `None` if there is no such process. The
+    /// Assigns an idle process to a new session of the user, with its folder. `None` if there is no such process. The
     /// session renames the folder to `name`, and then requests a process with it. No other request gets the process.
     pub fn claim_folder(
         &self,
@@ -278,9 +278,9 @@ impl Pool {
         name: &str,
     ) -> Option<IdleFolder> {
         let mut state = self.state();
-        let agent = state.configured(&PoolKey::new(&spec.name, &principal.tenant))?;
+        let agent = state.configured(&PoolKey::new(&spec.name, &principal.user.tenant()))?;
         agent
-            .idle_process_with_folder(&principal.id, offer)?
+            .idle_process_with_folder(&principal.user, offer)?
             .assign_folder(name)
     }
 }

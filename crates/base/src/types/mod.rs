@@ -1,4 +1,4 @@
-//! Types that every layer shares: ids, principals, cursors and time.
+//! Types that every layer shares: ids, users, cursors and time.
 //!
 //! A type that one crate uses, or several crates above one of them, belongs to that crate. The words about agents,
 //! isolation and folders are here because `wire`, `events` and `children` use them, and none of these imports another.
@@ -49,7 +49,7 @@ pub use granted_folders::{FolderError, GrantedFolders};
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use isolation::{AppliedIsolation, Isolation, Mechanism};
 pub use keyed_guard::{KeyedCounts, KeyedGuard, QueuedLine};
-pub use principal::{Author, Principal, PrincipalKey, Scope, Scopes, Tenant, is_key_name};
+pub use principal::{Author, OWNER, Principal, Scope, Scopes, Tenant, UserId, is_name};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalDefaults, PrincipalLimit,
     PrincipalLimits, client_network,

@@ -1,4 +1,4 @@
-//! Principals and their scopes.
+//! Tenants, their users, and the rights of a request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,8 +6,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::granted_folders::GrantedFolders;
 
-/// The owner of sessions and processes. Every key of a tenant can access the tenant's sessions. Only the
-/// tenant `default` exists.
+/// A tenant. Users of different tenants share nothing but the agents and the configuration.
 #[derive(
     Clone,
     PartialEq,
@@ -38,8 +37,59 @@ impl Default for Tenant {
     }
 }
 
-/// Whether a text can be the name of a key, which is the id of its principal.
-pub fn is_key_name(name: &str) -> bool {
+/// A user of a tenant. Sessions, tasks, webhooks and limits belong to a user. The text form is `TENANT/NAME`.
+#[derive(
+    Clone,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    derive_more::Debug,
+    derive_more::Display,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[debug("{_0}")]
+pub struct UserId(Arc<str>);
+
+impl UserId {
+    pub fn new(tenant: &Tenant, name: &str) -> Self {
+        Self(format!("{}/{name}", tenant.as_str()).into())
+    }
+
+    /// The person that runs the gateway: the user of links, of the key of the configuration and of local editors.
+    pub fn owner() -> Self {
+        Self::new(&Tenant::default(), OWNER)
+    }
+
+    /// Reads the text form. A damaged text gives a user that has no key.
+    pub fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn tenant(&self) -> Tenant {
+        Tenant::new(self.parts().0)
+    }
+
+    pub fn name(&self) -> &str {
+        self.parts().1
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once('/').unwrap_or((&self.0, ""))
+    }
+}
+
+/// The name of the user that runs the gateway.
+pub const OWNER: &str = "owner";
+
+/// Whether a text can be the name of a tenant, a user or a key.
+pub fn is_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@');
     (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }
@@ -145,30 +195,22 @@ impl From<Scopes> for Vec<Scope> {
     }
 }
 
-/// The holder of a key. `id` is the name of the key. Events show it as `by`.
+/// A user, with the rights of the key of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    pub id: Arc<str>,
-    pub tenant: Tenant,
+    pub user: UserId,
     pub scopes: Scopes,
     /// The folders in which this key may work, in addition to the workspace roots.
     pub folders: GrantedFolders,
+    /// Whether the key belongs to a program on the machine of the gateway, which the owner of the data folder started.
+    pub is_local: bool,
 }
 
-/// The author of a change: a key, the name of its principal, and the address of the client.
+/// The author of a change: the user, the key, and the address of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Author {
     pub name: Arc<str>,
     /// The public id of the key.
     pub key: Arc<str>,
     pub address: IpAddr,
-}
-
-/// Identifies a principal in its tenant.
-pub type PrincipalKey = (Tenant, Arc<str>);
-
-impl Principal {
-    pub fn key(&self) -> PrincipalKey {
-        (self.tenant.clone(), Arc::clone(&self.id))
-    }
 }

@@ -1,8 +1,8 @@
-//! Limits of principals: the defaults of the configuration, and the values that the keys of a principal set.
+//! Limits of users: the defaults of the configuration, and the values that the keys of a user set.
 //!
-//! - The limits belong to the principal and not to the key. Otherwise a principal with two keys has twice the quota,
-//!   also while it replaces a key.
-//! - The limits are stored in the records of the keys. A table of principals would need its own life cycle. Operators
+//! - The limits belong to the user and not to the key. Otherwise a user with two keys has twice the quota, also while it
+//!   replaces a key.
+//! - The limits are stored in the records of the keys. A table of users would need its own life cycle. Operators
 //!   create keys on the command line, so the configuration file has only the defaults.
 //! - The handle is in `types`, so that all layers read the limits without an import of `auth`.
 //! - Only rejections have the `RateLimit` headers. For concurrent requests, the value in a success is stale on
@@ -15,12 +15,12 @@ use std::process::abort;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use super::principal::{Principal, PrincipalKey};
+use super::principal::{Principal, UserId};
 use crate::telemetry::metrics;
 
 /// Calls a macro with the table of limits: see `base::declare_limits`.
 ///
-/// A backend with one key is one principal, so the defaults suit a backend with 500 users.
+/// A backend with one key is one user, so the defaults suit a backend for 500 people.
 #[macro_export]
 macro_rules! principal_limits {
     ($($consumer:tt)+) => {
@@ -120,7 +120,7 @@ pub fn client_network(address: IpAddr) -> IpAddr {
 /// A new value for a limit. `None` resets the limit to the default of the configuration.
 pub type LimitChange = (PrincipalLimit, Option<u32>);
 
-/// The limits that the keys of a principal set.
+/// The limits that the keys of a user set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "BTreeMap<String, u32>", into = "BTreeMap<String, u32>")]
 pub struct KeyLimits([Option<u32>; 7]);
@@ -164,7 +164,7 @@ impl From<KeyLimits> for BTreeMap<String, u32> {
     }
 }
 
-/// The limits that currently apply to one principal.
+/// The limits that currently apply to one user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EffectiveLimits {
     defaults: Defaults,
@@ -241,14 +241,14 @@ impl fmt::Display for LimitExceeded {
     }
 }
 
-/// The limits of all principals. The type is a cheap handle. A change applies to the next request.
+/// The limits of all users. The type is a cheap handle. A change applies to the next request.
 #[derive(Debug, Clone)]
 pub struct PrincipalLimits(Arc<RwLock<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
     defaults: Defaults,
-    key_limits: HashMap<PrincipalKey, KeyLimits>,
+    key_limits: HashMap<UserId, KeyLimits>,
 }
 
 impl Default for PrincipalLimits {
@@ -268,11 +268,7 @@ impl PrincipalLimits {
 
     pub fn effective(&self, principal: &Principal) -> EffectiveLimits {
         let inner = self.read();
-        // Most gateways have no limits of keys, and then this clones no key of the map.
-        let set = !inner.key_limits.is_empty();
-        let key_limits = set
-            .then(|| inner.key_limits.get(&principal.key()).copied())
-            .flatten();
+        let key_limits = inner.key_limits.get(&principal.user).copied();
         EffectiveLimits {
             defaults: inner.defaults,
             key_limits: key_limits.unwrap_or_default(),
@@ -284,7 +280,7 @@ impl PrincipalLimits {
         std::mem::replace(&mut self.write().defaults, next) != next
     }
 
-    pub fn set_key_limits(&self, of_keys: HashMap<PrincipalKey, KeyLimits>) {
+    pub fn set_key_limits(&self, of_keys: HashMap<UserId, KeyLimits>) {
         self.write().key_limits = of_keys;
     }
 
@@ -306,10 +302,10 @@ mod tests {
 
     fn principal(id: &str) -> Principal {
         Principal {
-            id: id.into(),
-            tenant: Tenant::default(),
+            user: UserId::new(&Tenant::default(), id),
             scopes: Scopes::default(),
             folders: crate::types::GrantedFolders::default(),
+            is_local: false,
         }
     }
 
@@ -321,7 +317,7 @@ mod tests {
         });
         let of_alice = KeyLimits::default().with(&[(PrincipalLimit::Streams, Some(1))]);
         limits.set_key_limits(HashMap::from([(
-            (Tenant::default(), "alice".into()),
+            UserId::new(&Tenant::default(), "alice"),
             of_alice,
         )]));
         let streams = |id: &str| {

@@ -14,9 +14,10 @@ use base::types::{AgentName, KeyLimits, Scope, SessionId, Timestamp};
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum KeyKind {
-    /// Created for a printed link, by a start or by the command `link`, or for a program on this machine. It expires after a
-    /// period without use.
+    /// Created for a printed link, by a start or by the command `link`. It expires after a period without use.
     Link,
+    /// Created for a program on this machine, such as `attach`. It expires after a period without use.
+    Local,
     /// Created by the command `key create`.
     Named,
     /// Set by the operator in the configuration. It is never stored.
@@ -29,22 +30,23 @@ pub enum KeyKind {
 pub struct KeyInfo {
     /// The public id of the key.
     pub key_id: String,
-    /// The name of the principal. Keys with the same name belong to the same principal.
     pub name: String,
     pub kind: KeyKind,
+    /// The user to whom the key gives access. Sessions and limits belong to the user.
+    pub user: String,
     pub tenant: String,
     pub scopes: Vec<Scope>,
     /// The only names that members of the fleet may use with the key. Empty: all names except those of known agents.
     pub member_names: Vec<AgentName>,
     /// The folders outside of the workspace roots that the key may use.
     pub folders: Vec<String>,
-    /// The limits of the principal that differ from `[limits.per_key]`, by their configuration keys.
+    /// The limits of the user that differ from `[limits.per_key]`, by their configuration keys.
     #[schema(value_type = BTreeMap<String, u32>)]
     pub limits: KeyLimits,
     /// Null for the key of the configuration.
     #[schema(required, value_type = Option<String>, format = DateTime)]
     pub created_at: Option<Timestamp>,
-    /// When the key ends if it is not used. Null if it does not expire.
+    /// The time at which the key ends. The use of a link key or a local key delays it. Null if the key does not end.
     #[schema(required, value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// Null for a key without a use, and for the key of the configuration.

@@ -62,7 +62,7 @@ pub struct PoolFigures {
     /// The target number of idle processes. It is 0 while the agent requires a sign-in, and after a long time
     /// without use.
     pub min_idle: usize,
-    /// The number of idle processes: ready for any session, or reserved for the principal that used them last.
+    /// The number of idle processes: ready for any session, or reserved for the user whose sessions used them last.
     pub idle: usize,
     /// The number of turns and sessions that wait for a process.
     pub waiting: usize,

@@ -72,7 +72,8 @@ pub enum BroadcastTo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AllTargets {
-    /// All processes of the own tenant and all connected members. For a prompt: the sessions of these processes.
+    /// All processes of the user's own sessions, unused processes, and all connected members. For a prompt: the sessions of
+    /// these processes.
     All,
 }
 
@@ -127,7 +128,7 @@ pub enum BroadcastDelivery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BroadcastReason {
-    /// The tenant has no such target.
+    /// There is no such target for the user.
     #[error("there is no such target")]
     Unknown,
     /// The target has no process.

@@ -46,7 +46,7 @@ pub struct FleetMember {
     /// The folders of the member in which sessions may work. The first one is the default `cwd`.
     pub roots: Vec<String>,
     pub metadata: BTreeMap<String, String>,
-    /// The name of the key to which the name of the member belongs.
+    /// The user to whom the name of the member belongs.
     pub key: String,
 }
 

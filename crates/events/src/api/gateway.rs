@@ -1,11 +1,11 @@
-//! The gateway itself, with the current principal and its limits.
+//! The gateway itself, with the user of the request and the limits of the user.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use base::types::{Epoch, Scope};
 
-/// The gateway, and the principal of the request.
+/// The gateway, and the user of the request.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayInfo {
@@ -21,11 +21,11 @@ pub struct GatewayInfo {
     pub limits: GatewayLimits,
 }
 
-/// The holder of the key.
+/// The user to whom the key gives access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrincipalInfo {
-    /// The name of the key.
+    /// The name of the user. Sessions belong to the user.
     pub id: String,
     pub tenant: String,
 }
@@ -56,7 +56,7 @@ pub struct PerSessionLimits {
     pub max_pending_requests: usize,
 }
 
-/// The limits of the principal. All its keys count together.
+/// The limits of the user. All keys of the user count together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PerKeyLimits {

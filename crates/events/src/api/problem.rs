@@ -100,7 +100,7 @@ codes! {
     Interrupted = "interrupted", 503, true, "The gateway restarted during the turn";
     /// The body or the query does not match the schema of the route. `errors` lists the invalid members.
     Invalid = "invalid", 422, false, "The request is not valid";
-    /// A restart found a queued prompt whose key no longer has the scope `prompt`. Occurs only in events.
+    /// A restart found a queued prompt whose user no longer has a key with the scope `prompt`. Occurs only in events.
     KeyRevoked = "key_revoked", 403, false, "The key of the prompt was revoked";
     /// The body is not JSON, or the HTTP request is malformed.
     Malformed = "malformed", 400, false, "The request is malformed";
@@ -112,7 +112,7 @@ codes! {
     MisdirectedRequest = "misdirected_request", 421, false, "Not a name of this gateway";
     /// The route supports none of the media types in `Accept`.
     NotAcceptable = "not_acceptable", 406, false, "Not acceptable";
-    /// The object does not exist, or the key has no access to it.
+    /// The object does not exist, or belongs to another user.
     NotFound = "not_found", 404, false, "Not found";
     /// All processes of the agent are busy and its wait queue is full, or the agent failed to start too often. Retry after the time in `Retry-After`.
     PoolFull = "pool_full", 503, true, "No process of the agent is free";
@@ -126,7 +126,7 @@ codes! {
     QueueFull = "queue_full", 429, true, "The queue is full";
     /// The file has no bytes in the range. `Content-Range` contains its size.
     RangeNotSatisfiable = "range_not_satisfiable", 416, false, "Range not satisfiable";
-    /// The key has too many requests, streams or sessions, or a session exceeded its write quota. Retry after the time in `Retry-After`.
+    /// The user has too many requests, streams or sessions, or a session exceeded its write quota. Retry after the time in `Retry-After`.
     RateLimited = "rate_limited", 429, true, "Too many requests";
     /// The registry of agents (`registry.source`) could not be loaded. `detail` has the reason.
     RegistryUnavailable = "registry_unavailable", 502, true, "The registry could not be loaded";
@@ -201,11 +201,11 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub request_id: Option<RequestId>,
-    /// The earlier resolution of the request. `by` is the principal that resolved it.
+    /// The earlier resolution of the request. `by` is the user that resolved it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub resolution: Option<Resolution>,
-    /// The principal that resolved the request.
+    /// The user that resolved the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<String>,
@@ -221,7 +221,7 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub stderr_tail: Option<String>,
-    /// The limit of the principal that the request exceeded, for headers of the response.
+    /// The limit of the user that the request exceeded, for headers of the response.
     #[serde(skip)]
     pub limit: Option<LimitExceeded>,
 }

@@ -32,7 +32,7 @@ pub struct Prompt {
     pub text: String,
     /// True if `text` omits a part of the agent's messages. The events contain all messages.
     pub truncated: bool,
-    /// The principal that sent the prompt.
+    /// The user that sent the prompt.
     pub by: String,
     pub created_at: Timestamp,
     /// Null until the turn ends.

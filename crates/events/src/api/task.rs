@@ -135,7 +135,7 @@ pub struct Task {
     #[schema(required)]
     pub callback_url: Option<String>,
     pub permissions: PermissionPolicy,
-    /// The principal that created the task.
+    /// The user that created the task.
     pub by: String,
     pub created_at: Timestamp,
     #[schema(required, value_type = Option<String>, format = DateTime)]

@@ -41,7 +41,7 @@ pub struct Turn {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub cancel_cause: Option<CancelCause>,
-    /// The principal that sent the prompt. Null if retention deleted the start of the turn.
+    /// The user that sent the prompt. Null if retention deleted the start of the turn.
     #[schema(required)]
     pub by: Option<String>,
     pub created_at: Timestamp,
@@ -266,7 +266,7 @@ pub struct TurnRequest {
     /// Null while the request waits for an answer.
     #[schema(required)]
     pub resolved_at: Option<Timestamp>,
-    /// The principal that answered.
+    /// The user that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<String>,

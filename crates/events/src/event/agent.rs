@@ -141,7 +141,7 @@ pub struct RequestResolved<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub acp_client: Option<&'a str>,
-    /// The principal that answered. Absent unless a client answered.
+    /// The user that answered. Absent unless a client answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<&'a str>,

@@ -27,7 +27,7 @@ pub struct AuditActor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_id: Option<String>,
-    /// The name of the principal, or of the agent.
+    /// The name of the user, or of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub name: Option<String>,
@@ -98,9 +98,10 @@ impl AuditActor {
 pub struct AuditedKey {
     /// The public id of the key.
     pub id: String,
-    /// The name of the principal.
     pub name: String,
-    /// `link` or `named`.
+    /// The user of the key, as `TENANT/NAME`.
+    pub user: String,
+    /// `link`, `local` or `named`.
     pub kind: String,
     #[schema(value_type = Vec<base::types::Scope>)]
     pub scopes: Scopes,
@@ -191,19 +192,20 @@ macro_rules! audit_events {
 }
 
 audit_events! {
-    /// A key was created, by a command or for the link of a start.
+    /// A key was created: by a command, for the link of a start, or for an `attach` process.
     KeyCreated = "key.created" {
         key: AuditedKey,
     }
-    /// The scopes of a key changed, or the limits of its principal. `key` has the new scopes.
+    /// The scopes of a key changed, or the limits of its user. `key` has the new scopes.
     KeyUpdated = "key.updated" {
         key: AuditedKey,
         #[schema(value_type = Vec<base::types::Scope>)]
         previous_scopes: Scopes,
-        /// Whether limits of the principal changed.
+        /// Whether limits of the user changed.
         limits_changed: bool,
     }
-    /// A key was revoked: by a command, or because there were too many link keys.
+    /// A key was revoked: by a command, at the end of an `attach` process, or because there were too many link keys or local
+    /// keys.
     KeyRevoked = "key.revoked" {
         key: AuditedKey,
     }
@@ -213,7 +215,7 @@ audit_events! {
         /// The real path of the folder.
         folder: String,
     }
-    /// A link key was deleted, because it was not used for `auth.link_key_idle_timeout`.
+    /// A key was deleted: its time ended, or a link key or local key was not used for `auth.link_key_idle_timeout`.
     KeyExpired = "key.expired" {
         key: AuditedKey,
     }
@@ -340,11 +342,11 @@ audit_events! {
         /// The user id of the agent on the host. `null`: that of the gateway.
         user_id: Option<u32>,
     }
-    /// The state of a member of the fleet changed. For a key, the log has at most 60 of these events a minute.
+    /// The state of a member of the fleet changed. For a user, the log has at most 60 of these events a minute.
     FleetMemberChanged = "fleet.member_changed" {
         member: AgentName,
         state: AuditedMemberState,
-        /// The name of the key with which the member connects.
+        /// The user to whom the name of the member belongs.
         key: String,
         /// The number of failed attempts since the last connection, which the member reports in `connected`.
         attempt: u32,

@@ -130,7 +130,7 @@ pub struct SessionDetached {
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionChanged<'a> {
-    /// The principal that made the change.
+    /// The user that made the change.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -190,7 +190,7 @@ pub struct PromptQueued<'a> {
     pub prompt: &'a RawValue,
     /// The position in the queue; 1 is the next prompt.
     pub position: usize,
-    /// The principal that sent the prompt.
+    /// The user that sent the prompt.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -217,7 +217,7 @@ pub struct PromptChanged<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PromptId>)]
     pub before: Option<Option<PromptId>>,
-    /// The principal that changed the prompt.
+    /// The user that changed the prompt.
     pub by: &'a str,
 }
 
@@ -229,7 +229,7 @@ pub struct PromptStarted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>, nullable = false)]
     pub prompt: Option<&'a RawValue>,
-    /// The principal that sent the prompt.
+    /// The user that sent the prompt.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -11,14 +11,14 @@ use crate::eventlog::{EventLog, ReadError, Records, SessionLog};
 use crate::limits::Limits;
 use crate::store::{RecordState, Table};
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{AgentName, Author, Ids, SessionId, Tenant};
+use base::types::{AgentName, Author, Ids, SessionId, UserId};
 use events::event::{
     ActorKind, AttemptOutcome, AuditActor, AuditEntry, AuditEvent, AuditPruned, SignInEnded,
     SignInStarted,
 };
 
-/// The tenant of the audit log. No principal has it, so its events are on no stream of sessions.
-const TENANT: &str = "/audit";
+/// The owner of the audit log. No user has this name, so its events are on no stream of sessions.
+const OWNER: &str = "/audit";
 /// How often pending entries move to the log.
 const ADOPT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often old events are deleted.
@@ -89,7 +89,9 @@ impl Audit {
         ids: Ids,
         limits: Arc<Limits>,
     ) -> Result<Self, ReadError> {
-        let events = log.session(&Tenant::new(TENANT), SessionId::AUDIT).await?;
+        let events = log
+            .session(&UserId::from_text(OWNER), SessionId::AUDIT)
+            .await?;
         let head = log.get(Table::Audit, HEAD.to_vec()).await?;
         // After a manipulation of the store, the next event still names the last event that was written.
         let head = head.as_ref().and_then(ChainHead::from_record);

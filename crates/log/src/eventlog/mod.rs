@@ -1,5 +1,8 @@
 //! The event log: append, commit, read from the tail, retention.
 //!
+//! Each session belongs to a user, its owner. Readers of many sessions and of summaries name a user, and get nothing of
+//! the sessions of other users.
+//!
 //! This module owns appended events that are not committed yet, the writer thread, the in-memory tails, the
 //! read cache, the notification of readers and retention. A reader sees an event only after its commit. The
 //! module must not know ACP or HTTP: event types and JSON members pass through unchanged.
@@ -46,7 +49,7 @@ use crate::store::{
     Batch, CommitError, Cut, EventStore, LogUsage, Maintenance, Record, RunHeader, Table,
 };
 use base::shutdown::Shutdown;
-use base::types::{Epoch, Expiry, Ids, Position, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Expiry, Ids, Position, SessionId, Timestamp, UserId};
 
 use alarm::Alarms;
 use queue::CommitQueue;
@@ -60,7 +63,8 @@ pub use notify::{Delivery, DirectSink, Notifier};
 pub use queue::Closed;
 pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use record_pages::{
-    RecordPages, Selected, from_json, newest_first_id, prune, tenant_key, tenant_prefix, to_json,
+    MAX_SCANNED, RecordPages, Selected, from_json, newest_first_id, prune, tenant_prefix, to_json,
+    user_key, user_prefix,
 };
 pub use records::Records;
 pub use scope::GlobalScope;
@@ -175,9 +179,10 @@ impl EventLog {
         self.shared.store.tail().last_pos
     }
 
-    /// Returns a handle of a session's log. A session that the store does not know starts at seq 1.
-    pub async fn session(&self, tenant: &Tenant, id: SessionId) -> Result<SessionLog, ReadError> {
-        let state = self.shared.state(tenant, id).await?;
+    /// Returns a handle of a session's log. A session that the store does not know starts at seq 1. Events that the handle
+    /// appends belong to `owner`.
+    pub async fn session(&self, owner: &UserId, id: SessionId) -> Result<SessionLog, ReadError> {
+        let state = self.shared.state(owner, id).await?;
         Ok(SessionLog { state })
     }
 
@@ -190,9 +195,9 @@ impl EventLog {
         Reader::of_scope(Arc::clone(&self.shared), scope, start).await
     }
 
-    /// Reads the summaries of sessions that change from now on.
-    pub fn summaries(&self, tenant: &Tenant) -> SummaryReader {
-        self.shared.published.summaries.reader(tenant)
+    /// Reads the summaries of the user's sessions that change from now on.
+    pub fn summaries(&self, owner: &UserId) -> SummaryReader {
+        self.shared.published.summaries.reader(owner)
     }
 
     /// Commits records that belong to no event. Returns when they are durable.
@@ -252,6 +257,12 @@ impl EventLog {
         self.shared.store.total_bytes()
     }
 
+    /// The user that owns a stored session, from memory. `None` if the log has no event of the session: a deleted session has
+    /// an owner until retention removes its last event.
+    pub fn owner(&self, session: SessionId) -> Option<UserId> {
+        self.shared.store.usage(session).map(|log| log.owner)
+    }
+
     /// The number of stored sessions, from memory.
     pub fn session_count(&self) -> usize {
         self.shared.store.session_count()
@@ -287,12 +298,12 @@ impl EventLog {
     }
 
     /// Returns up to `limit` sessions whose last event is older than `retention.max_age`. Retention deletes all
-    /// their runs except the last. The owner of the session erases the session.
-    pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
+    /// their runs except the last. The caller erases the sessions.
+    pub fn expired(&self, limit: usize) -> Vec<(UserId, SessionId)> {
         let old = self.shared.expired_before(self.shared.limits.max_log_age);
         let is_expired = |log: &LogUsage| log.last_time < old && log.session != SessionId::AUDIT;
         let expired = self.shared.store.usages(limit, &is_expired);
-        let ids = |log: LogUsage| (log.tenant, log.session);
+        let ids = |log: LogUsage| (log.owner, log.session);
         expired.into_iter().map(ids).collect()
     }
 
@@ -325,13 +336,13 @@ impl EventLog {
     /// time of the commit, and returns `None` if the session cannot be read.
     pub async fn import(
         &self,
-        tenant: &Tenant,
+        owner: &UserId,
         session: SessionId,
         summary: Summary,
         commit: impl FnOnce(Timestamp) -> Result<Option<Vec<RunHeader>>, CommitError> + Send + 'static,
     ) -> Result<(), ImportError> {
         let shared = Arc::clone(&self.shared);
-        let tenant = tenant.clone();
+        let owner = owner.clone();
         let import = move |_: &dyn Store| {
             let runs = match commit(shared.expiry.latest_now()) {
                 Err(CommitError::Full) => return Ok(Err(ImportError::DiskFull)),
@@ -343,7 +354,7 @@ impl EventLog {
             let bytes = runs.iter().map(|run| run.bytes).sum();
             shared.growth.add(bytes, &shared.limits);
             let summaries = &shared.published.summaries;
-            summaries.publish(&tenant, session, summary);
+            summaries.publish(&owner, session, summary);
             if let Some(last) = runs.last() {
                 shared.published.last_pos.advance(last.last_pos);
             }

@@ -1,4 +1,4 @@
-//! Pages of the records of a table, and records in JSON whose keys begin with their tenant.
+//! Pages of the records of a table, and records in JSON whose keys begin with their user.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -7,11 +7,11 @@ use uuid::Uuid;
 
 use super::{EventLog, ReadError, Records};
 use crate::store::{Record, Table};
-use base::types::{Tenant, Timestamp};
+use base::types::{Tenant, Timestamp, UserId};
 
 const PAGE: usize = 256;
 /// The maximum number of records that the page of a list scans. It then ends early.
-const MAX_SCANNED: usize = 5000;
+pub const MAX_SCANNED: usize = 5000;
 
 /// The records of a table in the order of their keys, page by page.
 #[derive(Debug)]
@@ -77,11 +77,11 @@ impl<'a> RecordPages<'a> {
         Ok(Some(page))
     }
 
-    /// The records of the next page with their tenants, or `None` after the last page.
+    /// The records of the next page with their users, or `None` after the last page.
     pub async fn next<T: DeserializeOwned>(
         &mut self,
-    ) -> Result<Option<Vec<(Tenant, T)>>, ReadError> {
-        let record = |(key, value): &(Vec<u8>, Bytes)| Some((tenant_of(key)?, from_json(value)?));
+    ) -> Result<Option<Vec<(UserId, T)>>, ReadError> {
+        let record = |(key, value): &(Vec<u8>, Bytes)| Some((user_of(key)?, from_json(value)?));
         let page = self.next_raw().await?;
         Ok(page.map(|page| page.iter().filter_map(record).collect()))
     }
@@ -118,7 +118,7 @@ impl<'a> RecordPages<'a> {
     }
 }
 
-/// Deletes records of each tenant that are too old, or that follow the newest `max_count`. `ended_at` is the time of a record that
+/// Deletes records of each user that are too old, or that follow the newest `max_count`. `ended_at` is the time of a record that
 /// can be deleted.
 pub async fn prune<T: DeserializeOwned>(
     log: &EventLog,
@@ -126,25 +126,25 @@ pub async fn prune<T: DeserializeOwned>(
     oldest: Timestamp,
     max_count: usize,
     ended_at: impl Fn(&T) -> Option<Timestamp>,
-    delete: impl Fn(&T, &Tenant, Records) -> Records,
+    delete: impl Fn(&T, &UserId, Records) -> Records,
 ) -> Result<(), ReadError> {
-    let mut current: Option<Tenant> = None;
+    let mut current: Option<UserId> = None;
     let mut kept = 0;
     let mut pages = RecordPages::of(log, table);
     while let Some(page) = pages.next::<T>().await? {
         let mut records = Records::default();
-        for (tenant, record) in &page {
+        for (owner, record) in &page {
             let Some(ended_at) = ended_at(record) else {
                 continue;
             };
-            // The keys begin with the tenant.
-            if current.as_ref() != Some(tenant) {
-                current = Some(tenant.clone());
+            // The keys begin with the user.
+            if current.as_ref() != Some(owner) {
+                current = Some(owner.clone());
                 kept = 0;
             }
             kept += 1;
             if kept > max_count || ended_at < oldest {
-                records = delete(record, tenant, records);
+                records = delete(record, owner, records);
             }
         }
         // A closed log accepts no further records.
@@ -155,12 +155,17 @@ pub async fn prune<T: DeserializeOwned>(
     Ok(())
 }
 
+/// The common prefix of the keys of all users of a tenant.
 pub fn tenant_prefix(tenant: &Tenant) -> Vec<u8> {
-    [tenant.as_str().as_bytes(), &[0]].concat()
+    [tenant.as_str(), "/"].concat().into_bytes()
 }
 
-pub fn tenant_key(tenant: &Tenant, id: u128) -> Vec<u8> {
-    [&tenant_prefix(tenant)[..], &id.to_be_bytes()].concat()
+pub fn user_prefix(owner: &UserId) -> Vec<u8> {
+    [owner.as_str().as_bytes(), &[0]].concat()
+}
+
+pub fn user_key(owner: &UserId, id: u128) -> Vec<u8> {
+    [&user_prefix(owner)[..], &id.to_be_bytes()].concat()
 }
 
 /// The id at the end of a key that begins with the newest record: the id is inverted.
@@ -169,9 +174,9 @@ pub fn newest_first_id(key: &[u8]) -> Option<Uuid> {
     Some(Uuid::from_u128(!inverted))
 }
 
-fn tenant_of(key: &[u8]) -> Option<Tenant> {
+fn user_of(key: &[u8]) -> Option<UserId> {
     let end = key.iter().position(|byte| *byte == 0)?;
-    Some(Tenant::new(std::str::from_utf8(&key[..end]).ok()?))
+    Some(UserId::from_text(std::str::from_utf8(&key[..end]).ok()?))
 }
 
 pub fn to_json(record: &impl Serialize) -> Vec<u8> {
@@ -192,7 +197,7 @@ mod tests {
     #[tokio::test]
     async fn pages_skip_unreadable_records_and_end_with_a_cursor() {
         let log = memory_log(Limits::default());
-        let tenant = Tenant::default();
+        let owner = UserId::owner();
         let mut records = Records::default();
         for id in 0..600_u128 {
             let value = if id % 3 == 0 {
@@ -200,11 +205,11 @@ mod tests {
             } else {
                 to_json(&id)
             };
-            records = records.put(Table::Task, tenant_key(&tenant, id), value);
+            records = records.put(Table::Task, user_key(&owner, id), value);
         }
         log.write(records).await.unwrap();
         let accept = |value: &Bytes| Ok::<_, ReadError>(from_json::<u128>(value));
-        let pages = || RecordPages::below(&log, Table::Task, tenant_prefix(&tenant));
+        let pages = || RecordPages::below(&log, Table::Task, user_prefix(&owner));
         let mut found = Vec::new();
         let mut after = None;
         loop {

@@ -3,7 +3,7 @@
 //! The last run of a session is never deleted, because its seq continues from there. If all logs together are
 //! too large, the largest logs shrink first, so that a session with much output evicts only itself.
 //!
-//! The audit log is excluded: its owner has its own limits and prunes it.
+//! The audit log is excluded: the module `audit` has its own limits and prunes it.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -3,21 +3,21 @@
 use std::collections::HashMap;
 
 use crate::store::Run;
-use base::types::{KeyedCounts, KeyedGuard, SessionId, Tenant};
+use base::types::{KeyedCounts, KeyedGuard, SessionId, UserId};
 
-/// The sessions that a reader follows.
+/// The sessions that a reader follows. Sessions of other users are never part of them, also if they are named.
 #[derive(Debug, Clone)]
 pub struct GlobalScope {
-    pub tenant: Tenant,
+    pub owner: UserId,
     /// The sessions, each with an optional start: after the event with this seq. `None`: every session of the
-    /// tenant, including later ones.
+    /// user, including later ones.
     pub sessions: Option<HashMap<SessionId, Option<u64>>>,
 }
 
 /// A [`GlobalScope`] with resolved starts.
 #[derive(Debug)]
 pub(super) struct Scope {
-    pub(super) tenant: Tenant,
+    pub(super) owner: UserId,
     pub(super) sessions: Option<HashMap<SessionId, LowerBound>>,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct LowerBound {
 }
 
 impl Scope {
-    pub(super) fn contains(&self, tenant: &str, session: SessionId) -> bool {
+    pub(super) fn contains(&self, owner: &str, session: SessionId) -> bool {
         let sessions = self.sessions.as_ref();
-        self.tenant.as_str() == tenant && sessions.is_none_or(|of| of.contains_key(&session))
+        self.owner.as_str() == owner && sessions.is_none_or(|of| of.contains_key(&session))
     }
 
     /// Whether a damaged run that ends at this seq and this position belongs to the scope.
@@ -45,7 +45,7 @@ impl Scope {
 
     /// The part of a run that belongs to the scope.
     pub(super) fn clip(&self, run: Run) -> Option<Run> {
-        if !self.contains(run.tenant.as_str(), run.session) {
+        if !self.contains(run.owner.as_str(), run.session) {
             return None;
         }
         match self.sessions.as_ref().and_then(|of| of.get(&run.session)) {
@@ -61,7 +61,7 @@ impl Scope {
             sessions.collect()
         };
         Self {
-            tenant: self.tenant.clone(),
+            owner: self.owner.clone(),
             sessions: self.sessions.as_ref().map(unbounded),
         }
     }
@@ -70,7 +70,7 @@ impl Scope {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ReaderScope {
     Session(SessionId),
-    Tenant(Tenant),
+    User(UserId),
 }
 
 #[derive(Debug, Default)]
@@ -84,8 +84,8 @@ impl Readers {
         let registration = self.0.acquire(scope, usize::MAX);
         registration.expect("the number of readers has no limit")
     }
-    pub(super) fn has_reader(&self, tenant: &Tenant, session: SessionId) -> bool {
+    pub(super) fn has_reader(&self, owner: &UserId, session: SessionId) -> bool {
         self.0.count(&ReaderScope::Session(session)) > 0
-            || self.0.count(&ReaderScope::Tenant(tenant.clone())) > 0
+            || self.0.count(&ReaderScope::User(owner.clone())) > 0
     }
 }

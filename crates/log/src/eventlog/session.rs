@@ -12,7 +12,7 @@ use super::records::Records;
 use super::state::State;
 use super::store_reader::Store;
 use crate::store::{ReadError, Run, Table};
-use base::types::{EventId, SessionId, Tenant, Timestamp};
+use base::types::{EventId, SessionId, Timestamp, UserId};
 use events::event::Event;
 
 /// A handle on one session's log. Cheap to clone. The session's state stays in memory while a handle exists.
@@ -45,8 +45,8 @@ impl SessionLog {
         self.state.id
     }
 
-    pub fn tenant(&self) -> &Tenant {
-        &self.state.tenant
+    pub fn owner(&self) -> &UserId {
+        &self.state.owner
     }
 
     /// Appends an event and returns its seq. Never waits. The event and the records are committed together.
@@ -128,7 +128,7 @@ impl SessionLog {
         self.state.committed.last()
     }
 
-    /// Bytes that are not committed yet. The owner stops accepting input above a bound.
+    /// Bytes that are not committed yet. The caller stops accepting input above a bound.
     pub fn pending_bytes(&self) -> usize {
         self.state.pending().bytes()
     }
@@ -170,8 +170,8 @@ impl SessionLog {
 
     /// Whether any reader reads this session's log at the moment.
     pub fn has_reader(&self) -> bool {
-        let State { shared, tenant, .. } = &*self.state;
-        shared.readers.has_reader(tenant, self.state.id)
+        let State { shared, owner, .. } = &*self.state;
+        shared.readers.has_reader(owner, self.state.id)
     }
 
     /// Replays from `start` to the tail, then follows.

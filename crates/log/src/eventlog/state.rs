@@ -18,7 +18,7 @@ use super::tails::{ReadCache, SessionTail, Tails};
 use crate::limits::Limits;
 use crate::store::{LogUsage, ReadError, Run, Table};
 use base::shutdown::lock_or_abort;
-use base::types::{Epoch, Expiry, Ids, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Expiry, Ids, SessionId, Timestamp, UserId};
 
 /// The state that all parts of the log share.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Shared {
     /// Returns the state of a session's log. Loads it if necessary.
     pub(super) async fn state(
         self: &Arc<Self>,
-        tenant: &Tenant,
+        owner: &UserId,
         id: SessionId,
     ) -> Result<Arc<State>, ReadError> {
         if let Some(state) = self.sessions.get(id) {
@@ -131,7 +131,7 @@ impl Shared {
         let last_seq = log.map_or(0, |log| log.last_seq);
         let tombstone = move |store: &dyn Store| store.get(Table::Tombstone, id.as_bytes());
         let erased = last_seq > 0 && self.reads.blocking(tombstone).await?.is_some();
-        let state = State::new(Arc::clone(self), tenant.clone(), id, last_seq, erased);
+        let state = State::new(Arc::clone(self), owner.clone(), id, last_seq, erased);
         let state = Arc::new(state);
         self.sessions.states().insert(id, Arc::downgrade(&state));
         Ok(state)
@@ -159,7 +159,7 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
-    pub(super) tenant: Tenant,
+    pub(super) owner: UserId,
     pub(super) id: SessionId,
     pub(super) committed: Watermark,
     pub(super) epoch: Epoch,
@@ -172,19 +172,13 @@ pub(super) struct State {
 }
 
 impl State {
-    fn new(
-        shared: Arc<Shared>,
-        tenant: Tenant,
-        id: SessionId,
-        last_seq: u64,
-        erased: bool,
-    ) -> Self {
+    fn new(shared: Arc<Shared>, owner: UserId, id: SessionId, last_seq: u64, erased: bool) -> Self {
         let epoch = shared.epoch.of_session(id);
         Self {
             pending: Mutex::new(Pending::new(&epoch, id, last_seq, erased)),
             epoch,
             shared,
-            tenant,
+            owner,
             id,
             committed: Watermark::new(last_seq),
             tail: Mutex::default(),

@@ -1,8 +1,8 @@
 //! The latest summaries of changed sessions, for streams that follow a list of sessions.
 //!
-//! The owner of a session adds its summary to the records of a commit. The writer publishes it here after the
-//! commit, if a reader of the tenant exists. A summary replaces the previous one of its session. Therefore a
-//! reader gets the latest state of each session, however late it reads.
+//! A commit that changes a session contains its summary. The writer publishes the summary here after the commit, if the
+//! user that owns the session has a reader. A summary replaces the previous one of its session. Therefore a reader gets
+//! the latest state of each session, however late it reads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use serde_json::value::RawValue;
 
 use base::shutdown::lock_or_abort;
-use base::types::{SessionId, Tenant};
+use base::types::{SessionId, UserId};
 
 use super::notify::{Notifier, Subscription, Watermark};
 
-/// The number of changed sessions that are kept for the readers of a tenant.
+/// The number of changed sessions that are kept for the readers of a user.
 const MAX_CHANGES: usize = 1024;
-/// The bytes of summaries that are kept for the readers of a tenant.
+/// The bytes of summaries that are kept for the readers of a user.
 const MAX_BYTES: usize = 1 << 20;
 
 /// The summary of a session in a commit. The bytes pass through unchanged.
@@ -37,11 +37,11 @@ impl Summary {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Summaries(Mutex<HashMap<Tenant, Weak<TenantSummaries>>>);
+pub(super) struct Summaries(Mutex<HashMap<UserId, Weak<UserSummaries>>>);
 
-/// The changes of a tenant have numbers from 1.
+/// The changed sessions of a user. The changes have numbers from 1.
 #[derive(Debug)]
-struct TenantSummaries {
+struct UserSummaries {
     last: Watermark,
     changes: Mutex<Changes>,
 }
@@ -58,24 +58,24 @@ struct Changes {
 }
 
 impl Summaries {
-    fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Weak<TenantSummaries>>> {
+    fn owners(&self) -> MutexGuard<'_, HashMap<UserId, Weak<UserSummaries>>> {
         lock_or_abort(self.0.lock())
     }
 
     /// A reader of the changes from now on.
-    pub(super) fn reader(&self, tenant: &Tenant) -> SummaryReader {
-        let mut tenants = self.tenants();
-        tenants.retain(|_, of| of.strong_count() > 0);
-        let known = tenants.get(tenant).and_then(Weak::upgrade);
+    pub(super) fn reader(&self, owner: &UserId) -> SummaryReader {
+        let mut owners = self.owners();
+        owners.retain(|_, of| of.strong_count() > 0);
+        let known = owners.get(owner).and_then(Weak::upgrade);
         let of = known.unwrap_or_else(|| {
-            let new = Arc::new(TenantSummaries {
+            let new = Arc::new(UserSummaries {
                 last: Watermark::new(0),
                 changes: Mutex::default(),
             });
-            tenants.insert(tenant.clone(), Arc::downgrade(&new));
+            owners.insert(owner.clone(), Arc::downgrade(&new));
             new
         });
-        drop(tenants);
+        drop(owners);
         let mut subscription = of.last.subscribe();
         let cursor = subscription.observe();
         SummaryReader {
@@ -85,8 +85,8 @@ impl Summaries {
         }
     }
 
-    pub(super) fn publish(&self, tenant: &Tenant, session: SessionId, summary: Summary) {
-        let of = self.tenants().get(tenant).and_then(Weak::upgrade);
+    pub(super) fn publish(&self, owner: &UserId, session: SessionId, summary: Summary) {
+        let of = self.owners().get(owner).and_then(Weak::upgrade);
         if let Some(of) = of {
             let last = of.changes().push(session, summary);
             of.last.advance(last);
@@ -94,7 +94,7 @@ impl Summaries {
     }
 }
 
-impl TenantSummaries {
+impl UserSummaries {
     fn changes(&self) -> MutexGuard<'_, Changes> {
         lock_or_abort(self.changes.lock())
     }
@@ -122,10 +122,10 @@ impl Changes {
     }
 }
 
-/// Reads the changes of the sessions of a tenant.
+/// Reads the changes of the sessions of a user.
 #[derive(Debug)]
 pub struct SummaryReader {
-    of: Arc<TenantSummaries>,
+    of: Arc<UserSummaries>,
     subscription: Subscription,
     /// The number of the last change that was read.
     cursor: u64,
@@ -218,43 +218,47 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_gets_the_latest_state_of_each_session_of_its_tenant() {
+    fn a_reader_gets_the_latest_state_of_each_session_of_its_user() {
         let all = Summaries::default();
-        let tenant = Tenant::default();
+        let owner = UserId::owner();
         let ids = Ids::system();
         let [a, b] = [ids.session(), ids.session()];
-        all.publish(&tenant, a, listed("nobody reads"));
-        let mut reader = all.reader(&tenant);
+        all.publish(&owner, a, listed("nobody reads"));
+        let mut reader = all.reader(&owner);
         assert!(texts(&read_all(&mut reader)).is_empty());
-        all.publish(&tenant, a, listed("1"));
-        all.publish(&tenant, b, listed("2"));
-        all.publish(&Tenant::new("other"), ids.session(), listed("foreign"));
-        all.publish(&tenant, a, listed("3"));
+        all.publish(&owner, a, listed("1"));
+        all.publish(&owner, b, listed("2"));
+        all.publish(
+            &UserId::from_text("other"),
+            ids.session(),
+            listed("foreign"),
+        );
+        all.publish(&owner, a, listed("3"));
         let page = read_all(&mut reader);
         assert_eq!(
             (page.lost, texts(&page)),
             (false, vec![(b, Some("2")), (a, Some("3"))])
         );
-        all.publish(&tenant, b, Summary::Gone);
+        all.publish(&owner, b, Summary::Gone);
         assert_eq!(texts(&read_all(&mut reader)), [(b, None)]);
         assert!(texts(&read_all(&mut reader)).is_empty());
         // The summaries end with their last reader.
         drop(reader);
-        assert_eq!(all.tenants().get(&tenant).map(Weak::strong_count), Some(0));
+        assert_eq!(all.owners().get(&owner).map(Weak::strong_count), Some(0));
     }
 
     #[test]
     fn a_page_has_an_end_and_a_later_change_waits_for_the_next_round() {
         let all = Summaries::default();
-        let tenant = Tenant::default();
+        let owner = UserId::owner();
         let ids = Ids::system();
-        let mut reader = all.reader(&tenant);
+        let mut reader = all.reader(&owner);
         let [a, b] = [ids.session(), ids.session()];
-        all.publish(&tenant, a, listed("1"));
-        all.publish(&tenant, b, listed("2"));
+        all.publish(&owner, a, listed("1"));
+        all.publish(&owner, b, listed("2"));
         let round = reader.observe();
         assert_eq!(texts(&reader.read(round, 0)), [(a, Some("1"))]);
-        all.publish(&tenant, a, listed("3"));
+        all.publish(&owner, a, listed("3"));
         assert_eq!(texts(&reader.read(round, 0)), [(b, Some("2"))]);
         assert_eq!(reader.cursor(), round);
         assert_eq!(texts(&read_all(&mut reader)), [(a, Some("3"))]);
@@ -263,22 +267,22 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_a_late_reader_learns_of_the_loss_once() {
         let all = Summaries::default();
-        let tenant = Tenant::default();
+        let owner = UserId::owner();
         let ids = Ids::system();
-        let mut late = all.reader(&tenant);
-        let mut early = all.reader(&tenant);
+        let mut late = all.reader(&owner);
+        let mut early = all.reader(&owner);
         for _ in 0..MAX_CHANGES {
-            all.publish(&tenant, ids.session(), listed("small"));
+            all.publish(&owner, ids.session(), listed("small"));
         }
         assert_eq!(read_all(&mut early).changes.len(), MAX_CHANGES);
-        all.publish(&tenant, ids.session(), listed("small"));
+        all.publish(&owner, ids.session(), listed("small"));
         let page = read_all(&mut late);
         assert_eq!((page.lost, page.changes.len()), (true, MAX_CHANGES));
         assert!(!read_all(&mut late).lost);
         assert!(!read_all(&mut early).lost);
         let large = listed(&"x".repeat(MAX_BYTES / 4));
         for _ in 0..8 {
-            all.publish(&tenant, ids.session(), large.clone());
+            all.publish(&owner, ids.session(), large.clone());
         }
         {
             let changes = late.of.changes();
@@ -289,7 +293,7 @@ mod tests {
         // One session that changes often loses nothing.
         let session = ids.session();
         for _ in 0..2 * MAX_CHANGES {
-            all.publish(&tenant, session, listed("small"));
+            all.publish(&owner, session, listed("small"));
         }
         let page = read_all(&mut late);
         assert_eq!((page.lost, page.changes.len()), (false, 1));

@@ -7,7 +7,7 @@ use super::{EventLog, Fatal, Records, SessionLog};
 use crate::limits::Limits;
 use crate::store::{EventStore, Maintenance, MemoryStore};
 use base::shutdown::Shutdown;
-use base::types::{Ids, SessionId, Tenant};
+use base::types::{Ids, SessionId, UserId};
 use events::event::{Event, Members};
 
 /// A timeout for waits in tests.
@@ -37,7 +37,7 @@ pub fn memory_log(limits: Limits) -> EventLog {
 
 pub async fn open(log: &EventLog, number: u8) -> SessionLog {
     log.session(
-        &Tenant::default(),
+        &UserId::owner(),
         SessionId::from_uuid(uuid::Uuid::from_bytes([number; 16])),
     )
     .await

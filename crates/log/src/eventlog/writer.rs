@@ -76,7 +76,7 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
 }
 
 /// Releases the queue and publishes the end when the writer thread ends, also by a panic. It drops its
-/// reference to the store first, so that the last other owner closes the store.
+/// reference to the store first, so that the last other handle closes the store.
 struct ExitGuard {
     shared: Option<Arc<Shared>>,
     fatal: Option<Fatal>,
@@ -166,7 +166,7 @@ impl Transaction {
                 chunk.frames.shrink_to_fit();
             }
             self.batch.runs.push(Run {
-                tenant: state.tenant.clone(),
+                owner: state.owner.clone(),
                 session: state.id,
                 first_seq: chunk.first_seq,
                 last_seq: chunk.last_seq,
@@ -236,7 +236,7 @@ fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
         state.pending().committed(part.bytes);
         if let Some(summary) = part.summary {
             let summaries = &shared.published.summaries;
-            summaries.publish(&state.tenant, state.id, summary);
+            summaries.publish(&state.owner, state.id, summary);
         }
         if part.run
             && let Some((mut run, header)) = runs.next()

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 
 use crate::limits::Limits;
-use base::types::{Ids, SessionId, Tenant};
+use base::types::{Ids, SessionId, UserId};
 
 use super::memory::MemoryStore;
 use super::{
@@ -52,7 +52,7 @@ pub(crate) fn noisy(number: u8, seqs: RangeInclusive<u64>, length: usize) -> Run
             .expect("writing to a string cannot fail");
     }
     Run {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         session: session(number),
         first_seq: *seqs.start(),
         last_seq: *seqs.end(),
@@ -245,13 +245,13 @@ fn positions_follow_commit_order(store: &(impl EventStore + Maintenance)) {
         }
     }
     let page = store
-        .read_all(0, 10_000, &|tenant, of| {
-            tenant == "default" && of == session(2)
+        .read_all(0, 10_000, &|owner, of| {
+            owner == UserId::owner().as_str() && of == session(2)
         })
         .unwrap();
     assert_eq!((seqs(&page.runs), page.through), (vec![1, 2, 3], 9));
     let page = store
-        .read_all(0, 10_000, &|tenant, _| tenant == "other")
+        .read_all(0, 10_000, &|owner, _| owner == "other")
         .unwrap();
     assert!(page.runs.is_empty() && page.through == 9);
 }

@@ -84,7 +84,7 @@ impl Maps {
             places: BTreeMap::new(),
             usage: LogUsage {
                 session: run.session,
-                tenant: run.tenant.clone(),
+                owner: run.owner.clone(),
                 first_seq: run.first_seq,
                 last_seq: 0,
                 first_pos: run.first_pos(),
@@ -234,7 +234,7 @@ impl EventStore for MemoryStore {
                 page.through = page.runs.last().map_or(after_pos, |last| last.last_pos);
                 break;
             }
-            if filter(run.tenant.as_str(), run.session) {
+            if filter(run.owner.as_str(), run.session) {
                 bytes += run.frames.len();
                 page.runs.extend(run.after_pos(after_pos));
             }

@@ -7,8 +7,8 @@
 //! - [`EventStore`]: runs of events. A store of events is also a store of records.
 //! - [`Maintenance`]: sizes, removal and disk space.
 //!
-//! This module owns durable data and the epoch. It knows runs, positions and records. It must not know ACP or
-//! readers.
+//! This module owns durable data and the epoch. It knows runs with their users, positions and records. It must not know ACP
+//! or readers.
 //!
 //! Reading order: `run`, `ports` (records, the ports, their errors), `sqlite` (the adapter), `usage` (log sizes in
 //! memory). Tests compare `sqlite` with the simpler `memory`.

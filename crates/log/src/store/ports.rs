@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::run::{Run, RunHeader};
 use crate::limits::Limits;
-use base::types::{Epoch, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, SessionId, Timestamp, UserId};
 
 /// A store of events. Its commits contain runs of events and records.
 ///
@@ -62,18 +62,18 @@ pub struct Page {
     pub through: u64,
 }
 
-/// The bounds of the store. A cursor at `first_pos - 1` or later misses only events that their owner erased.
+/// The bounds of the store. A cursor at `first_pos - 1` or later misses only events of erased sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tail {
     pub first_pos: u64,
     pub last_pos: u64,
 }
 
-/// Bounds of a session's log, its stored bytes and runs, and the time of its last commit.
+/// The user and the bounds of a session's log, its stored bytes and runs, and the time of its last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogUsage {
     pub session: SessionId,
-    pub tenant: Tenant,
+    pub owner: UserId,
     pub first_seq: u64,
     pub last_seq: u64,
     pub first_pos: u64,
@@ -109,11 +109,13 @@ pub enum Table {
     TaskChild = 19,
     Webhook = 20,
     WebhookDelivery = 21,
-    /// The position up to which the events of a tenant have their deliveries.
+    /// The position up to which the events of a user have their deliveries.
     WebhookPosition = 22,
     OpenTask = 24,
     /// The sessions of the conversations of chat clients.
     Conversation = 25,
+    /// The sessions of each user in the order of their creation, without a value.
+    CreatedSession = 26,
 }
 
 /// A record that a commit writes or expects. `None` as the value: there is no record with this key.

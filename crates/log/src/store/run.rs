@@ -2,13 +2,14 @@
 
 use bytes::{Bytes, BytesMut};
 
-use base::types::{Epoch, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, SessionId, Timestamp, UserId};
 use events::event::{self, EventRef};
 
-/// Consecutive events of one session. A run can be split after any event. Splitting shares the bytes.
+/// Consecutive events of one session. All runs of a session have the same owner, the user of the session. A run can be
+/// split after any event. Splitting shares the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    pub tenant: Tenant,
+    pub owner: UserId,
     pub session: SessionId,
     pub first_seq: u64,
     pub last_seq: u64,
@@ -140,7 +141,7 @@ impl Run {
     pub(super) fn moved_to(
         &self,
         session: SessionId,
-        tenant: &Tenant,
+        owner: &UserId,
         epoch: &Epoch,
     ) -> Option<Self> {
         if self.last_seq < self.first_seq {
@@ -154,7 +155,7 @@ impl Run {
             session,
         )?;
         let moved = Self {
-            tenant: tenant.clone(),
+            owner: owner.clone(),
             session,
             frames: frames.into(),
             ..self.clone()
@@ -172,7 +173,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::{Run, SessionId, Tenant};
+    use super::{Run, SessionId, UserId};
     use crate::store::contract::{run, session};
 
     #[test]
@@ -263,7 +264,7 @@ mod tests {
     fn moved_run_has_the_other_ids_and_only_whole_frames() {
         let first = session(1);
         let second = session(2);
-        let tenant = Tenant::new("other");
+        let owner = UserId::from_text("other");
         let epoch = "fresh".parse().unwrap();
         let frame = |seq: u64, of: SessionId, epoch: &str| {
             format!(
@@ -275,10 +276,10 @@ mod tests {
             ..run(1, 5..=6)
         };
         let whole = [frame(5, first, "e"), frame(6, first, "e")].concat();
-        let moved = of(whole.clone()).moved_to(second, &tenant, &epoch).unwrap();
+        let moved = of(whole.clone()).moved_to(second, &owner, &epoch).unwrap();
         let expected = [frame(5, second, "fresh"), frame(6, second, "fresh")].concat();
         assert_eq!(moved.frames, expected);
-        assert_eq!((moved.session, moved.tenant), (second, tenant.clone()));
+        assert_eq!((moved.session, moved.owner), (second, owner.clone()));
         for damaged in [
             frame(5, first, "e"),
             whole.clone() + "\n",
@@ -294,7 +295,7 @@ mod tests {
             whole.replace("\"path\"", "\r\"path\""),
             whole.replace("event: test\n", "event: test\rdata: x\n"),
         ] {
-            assert!(of(damaged).moved_to(second, &tenant, &epoch).is_none());
+            assert!(of(damaged).moved_to(second, &owner, &epoch).is_none());
         }
     }
 }

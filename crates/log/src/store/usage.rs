@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use base::types::{SessionId, Tenant, Timestamp};
+use base::types::{SessionId, Timestamp, UserId};
 
 use super::ports::LogUsage;
 use super::run::RunHeader;
@@ -12,8 +12,10 @@ use super::run::RunHeader;
 #[derive(Debug, Default)]
 pub(super) struct Usages {
     logs: HashMap<SessionId, Log>,
-    /// Few, although the logs are many.
-    tenants: Vec<Tenant>,
+    /// Each user once, because a log holds only the index.
+    owners: Vec<UserId>,
+    /// The index of each user in `owners`.
+    numbers: HashMap<UserId, u32>,
     bytes: u64,
 }
 
@@ -27,8 +29,8 @@ struct Log {
     bytes: u64,
     last_time: Timestamp,
     runs: u32,
-    /// The index in `tenants`.
-    tenant: u32,
+    /// The index of the user in `owners`.
+    owner: u32,
 }
 
 impl Usages {
@@ -63,7 +65,7 @@ impl Usages {
     /// Sets a log to values that were loaded, corrected or changed by a prune.
     pub(super) fn restore(&mut self, usage: &LogUsage) {
         self.erase(usage.session);
-        let tenant = self.tenant(usage.tenant.as_str());
+        let owner = self.owner(&usage.owner);
         self.bytes += usage.bytes;
         let log = Log {
             first_seq: usage.first_seq,
@@ -73,14 +75,14 @@ impl Usages {
             bytes: usage.bytes,
             last_time: usage.last_time,
             runs: u32::try_from(usage.runs).unwrap_or(u32::MAX),
-            tenant,
+            owner,
         };
         self.logs.insert(usage.session, log);
     }
 
-    pub(super) fn append(&mut self, tenant: &str, head: &RunHeader) {
+    pub(super) fn append(&mut self, owner: &UserId, head: &RunHeader) {
         self.bytes += head.bytes;
-        let tenant = self.tenant(tenant);
+        let owner = self.owner(owner);
         let log = self.logs.entry(head.session).or_insert(Log {
             first_seq: head.first_seq.max(1),
             last_seq: 0,
@@ -93,7 +95,7 @@ impl Usages {
             bytes: 0,
             last_time: head.time,
             runs: 0,
-            tenant,
+            owner,
         });
         log.last_seq = head.last_seq;
         log.last_pos = head.last_pos;
@@ -109,20 +111,20 @@ impl Usages {
         }
     }
 
-    fn tenant(&mut self, name: &str) -> u32 {
-        let mut tenants = self.tenants.iter();
-        let known = tenants.position(|tenant| tenant.as_str() == name);
-        let at = known.unwrap_or_else(|| {
-            self.tenants.push(Tenant::new(name));
-            self.tenants.len() - 1
-        });
-        u32::try_from(at).unwrap_or(u32::MAX)
+    fn owner(&mut self, owner: &UserId) -> u32 {
+        if let Some(number) = self.numbers.get(owner) {
+            return *number;
+        }
+        let number = u32::try_from(self.owners.len()).unwrap_or(u32::MAX);
+        self.owners.push(owner.clone());
+        self.numbers.insert(owner.clone(), number);
+        number
     }
 
     fn to_usage(&self, session: SessionId, log: Log) -> LogUsage {
         LogUsage {
             session,
-            tenant: self.tenants[log.tenant as usize].clone(),
+            owner: self.owners[log.owner as usize].clone(),
             first_seq: log.first_seq,
             last_seq: log.last_seq,
             first_pos: log.first_pos,
@@ -152,10 +154,11 @@ mod tests {
                 bytes: 10,
                 time: Timestamp::from_millis(1),
             };
-            usages.append(if number % 2 == 0 { "a" } else { "b" }, &head);
+            let owner = UserId::from_text(if number % 2 == 0 { "a" } else { "b" });
+            usages.append(&owner, &head);
         }
-        assert_eq!(usages.tenants.len(), 2, "each tenant name is stored once");
-        assert_eq!(usages.get(session(4)).unwrap().tenant.as_str(), "a");
-        assert_eq!(usages.get(session(5)).unwrap().tenant.as_str(), "b");
+        assert_eq!(usages.owners.len(), 2, "each user is stored once");
+        assert_eq!(usages.get(session(4)).unwrap().owner.as_str(), "a");
+        assert_eq!(usages.get(session(5)).unwrap().owner.as_str(), "b");
     }
 }

@@ -149,7 +149,7 @@ impl Parts {
     ) -> Result<BroadcastDelivery, BroadcastReason> {
         let receipt = self
             .cca
-            .send(name, &broadcast.by.tenant, broadcast.cca_message());
+            .send(name, &broadcast.by.user.tenant(), broadcast.cca_message());
         let receipt = receipt.map_err(|error| match error {
             SendError::Disconnected => BroadcastReason::Disconnected,
             SendError::QueueFull => BroadcastReason::QueueFull,
@@ -202,7 +202,7 @@ fn rejected(error: &impl ToProblem) -> Undelivered {
 impl Broadcast {
     /// The mark in `_meta` of a notification and of a content block.
     fn mark(&self) -> serde_json::Value {
-        json!({ "acp-gateway": { "broadcast": { "id": self.id, "type": self.kind, "from": &*self.by.id } } })
+        json!({ "acp-gateway": { "broadcast": { "id": self.id, "type": self.kind, "from": self.by.user.name() } } })
     }
 
     fn params(&self) -> Box<RawValue> {
@@ -210,7 +210,7 @@ impl Broadcast {
             "broadcastId": self.id,
             "type": self.kind,
             "content": self.content,
-            "from": &*self.by.id,
+            "from": self.by.user.name(),
             "at": self.at,
             "_meta": self.mark(),
         });
@@ -224,7 +224,7 @@ impl Broadcast {
             broadcast_id: self.id,
             broadcast_type: self.kind.into_str(),
             content: &self.content,
-            from: &self.by.id,
+            from: self.by.user.name(),
             at: self.at,
         }
         .text()
@@ -233,7 +233,11 @@ impl Broadcast {
     /// The content blocks of a prompt. Its first line marks the text as a broadcast.
     fn blocks(&self) -> Box<RawValue> {
         let kind = self.kind.into_str();
-        let text = format!("[broadcast {kind} from {}]\n\n{}", self.by.id, self.content);
+        let text = format!(
+            "[broadcast {kind} from {}]\n\n{}",
+            self.by.user.name(),
+            self.content
+        );
         let blocks = json!([{ "type": "text", "text": text, "_meta": self.mark() }]);
         to_raw_value(&blocks).expect("a value serializes")
     }
@@ -242,7 +246,7 @@ impl Broadcast {
 #[cfg(test)]
 mod message_tests {
     use super::*;
-    use base::types::{GrantedFolders, Scopes, Tenant};
+    use base::types::{GrantedFolders, Scopes, UserId};
 
     #[test]
     fn every_form_is_marked_as_a_broadcast() {
@@ -251,8 +255,8 @@ mod message_tests {
             kind: BroadcastType::HealthCheck,
             content: "are you \"well\"?".to_owned(),
             by: Principal {
-                id: "alice".into(),
-                tenant: Tenant::default(),
+                is_local: false,
+                user: UserId::from_text("default/alice"),
                 scopes: Scopes::default(),
                 folders: GrantedFolders::default(),
             },

@@ -1,4 +1,4 @@
-//! Broadcasts: one message to the processes, sessions and members of a tenant, with a report of each target.
+//! Broadcasts: one message to processes and sessions of a user and to members of the tenant, with a report of each target.
 //!
 //! The module selects the destinations and delivers the message to each of them within a deadline. It must not know HTTP. A
 //! notification goes to processes through the pool, so no session decides about it. A prompt goes through the handle of its

@@ -1,4 +1,4 @@
-//! The sender: one broadcast from its request to its report, and the rate of a principal.
+//! The sender: one broadcast from its request to its report, and the rate of a user.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use super::delivery::{Broadcast, Parts};
 use super::selection::{Reachable, Selection, Target};
 use crate::session::{ClaimError, IdempotencyKey, Responded, SessionError, ToProblem};
 use base::shutdown::lock_or_abort;
-use base::types::{Author, Principal, PrincipalKey};
+use base::types::{Author, Principal, UserId};
 use events::api::{
     BroadcastForm, BroadcastNotReached, BroadcastReached, BroadcastReason, BroadcastReport,
     CreateBroadcast, Problem, ProblemCode,
@@ -96,7 +96,7 @@ impl Broadcasts {
             return Err(BroadcastError::TooManyTargets(targets.len()));
         }
         self.rate
-            .count(by.key())
+            .count(by.user.clone())
             .map_err(|retry_after| BroadcastError::Rate { retry_after })?;
         let broadcast = Broadcast {
             id: self.parts.ids.uuid(),
@@ -155,7 +155,7 @@ impl Broadcasts {
         Ok(report)
     }
 
-    /// Distinguishes a session without a process from an unknown one. A session of another tenant is unknown.
+    /// Distinguishes a session without a process from an unknown one. A session of another user is unknown.
     async fn missing(
         &self,
         by: &Principal,
@@ -177,8 +177,8 @@ impl Broadcasts {
         let members = parts.fleet.status().into_iter();
         let is_connected = |state| state == MemberState::Connected;
         Reachable {
-            processes: parts.pool.processes(&by.tenant, None),
-            cca_members: parts.cca.connected(&by.tenant),
+            processes: parts.pool.processes_of(&by.user, None),
+            cca_members: parts.cca.connected(&by.user.tenant()),
             agents: catalogue.agents().map(|spec| spec.name.clone()).collect(),
             members: members
                 .map(|member| (member.name, is_connected(member.state)))
@@ -202,12 +202,12 @@ impl Broadcasts {
 pub(super) const PER_MINUTE: usize = 6;
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// The times of the latest broadcasts of each principal. A principal without one in the last minute has no entry.
+/// The times of the latest broadcasts of each user. A user without one in the last minute has no entry.
 #[derive(Default)]
-pub(super) struct Rate(Mutex<HashMap<PrincipalKey, VecDeque<Instant>>>);
+pub(super) struct Rate(Mutex<HashMap<UserId, VecDeque<Instant>>>);
 
 impl Rate {
-    pub(super) fn count(&self, principal: PrincipalKey) -> Result<(), Duration> {
+    pub(super) fn count(&self, principal: UserId) -> Result<(), Duration> {
         let now = Instant::now();
         let mut latest = lock_or_abort(self.0.lock());
         latest.retain(|_, times| {
@@ -231,7 +231,7 @@ mod rate_tests {
     #[tokio::test(start_paused = true)]
     async fn each_principal_has_six_in_any_minute() {
         let rate = Rate::default();
-        let of = |id: &str| (Tenant::default(), id.into());
+        let of = |name: &str| UserId::new(&Tenant::default(), name);
         for _ in 0..PER_MINUTE {
             assert_eq!(rate.count(of("alice")), Ok(()));
             tokio::time::advance(Duration::from_secs(5)).await;

@@ -13,37 +13,37 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::session::SessionDirectory;
 use base::shutdown::lock_or_abort;
-use base::types::{AgentName, Principal, PromptId, SessionId, Tenant};
+use base::types::{AgentName, Principal, PromptId, SessionId, UserId};
 use log::eventlog::{
-    Closed, EventLog, ReadError, RecordPages, Records, from_json, tenant_prefix, to_json,
+    Closed, EventLog, ReadError, RecordPages, Records, from_json, to_json, user_prefix,
 };
 use log::store::Table;
 
 /// The turns that a record keeps. The oldest are forgotten first, and then count as left out by the client.
 pub(super) const MAX_TURNS: usize = 500;
 
-/// The key of a conversation: the principal, the agent, the protocol, and the client's id.
+/// The key of a conversation: the user, the agent, the protocol, and the client's id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConversationKey {
-    tenant: Tenant,
+    user: UserId,
     hash: [u8; 32],
 }
 
 impl ConversationKey {
     pub fn new(by: &Principal, agent: &AgentName, protocol: &str, id: &str) -> Self {
         let mut hash = Sha256::new();
-        for part in [&*by.id, agent.as_str(), protocol, id] {
+        for part in [by.user.as_str(), agent.as_str(), protocol, id] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
         Self {
-            tenant: by.tenant.clone(),
+            user: by.user.clone(),
             hash: hash.finalize().into(),
         }
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
-        [&tenant_prefix(&self.tenant)[..], &self.hash].concat()
+        [&user_prefix(&self.user)[..], &self.hash].concat()
     }
 
     /// An idempotency key for the turn after the turn `before`, so that a repeated request finds a turn whose record was

@@ -9,7 +9,7 @@ use tokio::sync::{AcquireError, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore
 use tokio::time::Instant;
 
 use base::shutdown::lock_or_abort;
-use base::types::{SessionId, Tenant, Timestamp};
+use base::types::{SessionId, Timestamp, UserId};
 use workspace::{
     Capture, ChangeBounds, ChangedText, FileError, FolderChanges, Precondition, Workspace, compare,
     has_baseline, own_bytes, revert, take_baseline, text_of,
@@ -26,7 +26,7 @@ const MAX_READY: usize = 65_536;
 /// The number of slots from which unused ones are removed.
 const MIN_SLOTS: usize = 64;
 
-pub(super) type FolderKey = (Tenant, String);
+pub(super) type FolderKey = (UserId, String);
 
 #[derive(Debug, Clone)]
 pub struct Baselines(Arc<Inner>);

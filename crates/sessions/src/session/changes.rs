@@ -34,7 +34,7 @@ impl Context {
             .await
             .map_err(|error| SessionError::internal(&error))?;
         let baselines = self.baselines.clone();
-        let key = (record.tenant(), record.cwd);
+        let key = (record.owner.clone(), record.cwd);
         let pack = self.ids.uuid().to_string();
         let since = self.ids.now();
         let store = !self.log.storage_full();
@@ -101,9 +101,10 @@ pub(super) async fn sweep(context: Context) {
     }
     sessions.sort_unstable_by_key(|(created_at, _)| *created_at);
     for (_, record) in sessions {
-        context
-            .baselines
-            .set_newest((record.tenant(), record.cwd.clone()), record.session_id);
+        context.baselines.set_newest(
+            (record.owner.clone(), record.cwd.clone()),
+            record.session_id,
+        );
     }
 }
 

@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use agents::agent::{AgentSpec, CurrentCatalogue};
 use agents::pool::{Pool, Priority};
 use base::shutdown::Shutdown;
-use base::types::{AgentName, Ids, KeyedCounts, KeyedGuard, Principal, SessionId, Tenant};
+use base::types::{AgentName, Ids, KeyedCounts, KeyedGuard, Principal, SessionId, UserId};
 use log::audit::Audit;
 use log::eventlog::{EventLog, SessionLog};
 use log::store::Run;
@@ -33,20 +33,20 @@ const COMMIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The interval at which a wait checks whether the disk is full.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Checks whether a principal still has a key that allows prompts.
+/// Checks whether a user still has a key that allows prompts.
 #[derive(Clone)]
 pub struct MayPrompt(Arc<PromptCheck>);
 
-type PromptCheck = dyn Fn(&Tenant, &str) -> bool + Send + Sync;
+type PromptCheck = dyn Fn(&UserId) -> bool + Send + Sync;
 
 impl MayPrompt {
-    /// `holds` receives the tenant and the id of the principal. It must not block.
-    pub fn new(holds: impl Fn(&Tenant, &str) -> bool + Send + Sync + 'static) -> Self {
+    /// `holds` must not block.
+    pub fn new(holds: impl Fn(&UserId) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(holds))
     }
 
-    pub fn allows(&self, tenant: &Tenant, id: &str) -> bool {
-        (self.0)(tenant, id)
+    pub fn allows(&self, user: &UserId) -> bool {
+        (self.0)(user)
     }
 }
 
@@ -69,8 +69,8 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// Checked before a restored prompt runs.
     pub may_prompt: MayPrompt,
-    /// The sessions of each principal that have or await a process.
-    pub(super) live: KeyedCounts<Arc<str>>,
+    /// The sessions of each user that have or await a process.
+    pub(super) live: KeyedCounts<UserId>,
     pub(super) quotas: Quotas,
     /// The idempotency keys whose first request is in flight.
     pub(super) keys_in_flight: KeyedCounts<Vec<u8>>,
@@ -116,13 +116,13 @@ impl Context {
         spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
     }
 
-    /// The result of `initialize`, if a process of the agent has been started for the tenant.
+    /// The result of `initialize`, if a process of the agent has been started for the tenant of the user.
     pub(super) fn initialized(
         &self,
         agent: &AgentName,
-        tenant: &Tenant,
+        user: &UserId,
     ) -> Option<Arc<InitializeResult>> {
-        self.pool.agent_stats(agent, tenant)?.1
+        self.pool.agent_stats(agent, &user.tenant())?.1
     }
 
     pub(super) async fn read<T: Stored>(&self, key: Vec<u8>) -> Result<Option<T>, SessionError> {
@@ -196,7 +196,7 @@ impl Context {
         let Some(spec) = self.catalogue.agent(&record.agent) else {
             return;
         };
-        let known = self.initialized(&record.agent, &owner.tenant);
+        let known = self.initialized(&record.agent, &owner.user);
         if known.is_some_and(|known| !known.capabilities.session.delete) {
             return;
         }
@@ -239,4 +239,4 @@ pub(super) async fn prompt_blocks(
 }
 
 /// Counts one session that has or awaits a process until it is dropped.
-pub(super) type LiveGuard = KeyedGuard<Arc<str>>;
+pub(super) type LiveGuard = KeyedGuard<UserId>;

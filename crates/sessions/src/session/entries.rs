@@ -8,7 +8,7 @@ use super::actor::{Actor, ActorEntry};
 use super::context::Context;
 use super::error::SessionError;
 use base::shutdown::lock_or_abort;
-use base::types::{SessionId, Tenant};
+use base::types::{SessionId, UserId};
 use log::eventlog::SessionLog;
 
 /// The number of locks for loading. Part of the session id selects the lock.
@@ -61,19 +61,19 @@ impl ActorEntries {
             .cloned()
     }
 
-    /// The entry of a session that clients of the tenant can find.
+    /// The entry of a session that clients of the user can find.
     pub(super) async fn find(
         &self,
-        tenant: &Tenant,
+        user: &UserId,
         id: SessionId,
     ) -> Result<Arc<ActorEntry>, SessionError> {
-        let entry = self.entry_for(Some(tenant), id).await?;
-        let is_own = entry.log.tenant() == tenant;
+        let entry = self.entry_for(Some(user), id).await?;
+        let is_own = entry.log.owner() == user;
         if is_own && entry.visible.load(Ordering::Acquire) {
             return Ok(entry);
         }
         // A list contains a new session as soon as its record is stored, before the request that creates it continues. The
-        // session of another tenant is read too, because an unknown id is: the time of the response reveals no session.
+        // session of another user is read too, because an unknown id is: the time of the response reveals no session.
         let is_created = self.is_created(id).await?;
         if is_own && is_created {
             Ok(entry)
@@ -91,10 +91,10 @@ impl ActorEntries {
         self.entry_for(None, id).await
     }
 
-    /// The same. Loads only a session of this tenant.
+    /// The same. Loads only a session of this user.
     async fn entry_for(
         &self,
-        tenant: Option<&Tenant>,
+        user: Option<&UserId>,
         id: SessionId,
     ) -> Result<Arc<ActorEntry>, SessionError> {
         if lock_or_abort(self.inner.deleted.lock()).contains(&id) {
@@ -103,13 +103,13 @@ impl ActorEntries {
         match self.running_entry(id) {
             Some(found) => Ok(found),
             // Boxed, because the future of almost every request contains this one, and few requests load.
-            None => Box::pin(self.load(tenant, id)).await,
+            None => Box::pin(self.load(user, id)).await,
         }
     }
 
     async fn load(
         &self,
-        tenant: Option<&Tenant>,
+        user: Option<&UserId>,
         id: SessionId,
     ) -> Result<Arc<ActorEntry>, SessionError> {
         let lock = usize::from(id.as_bytes()[15]) % LOAD_LOCKS;
@@ -123,7 +123,7 @@ impl ActorEntries {
             stopped.cancelled().await;
         }
         let restore = !lock_or_abort(self.inner.without_queue.lock()).contains(&id);
-        let loaded = Actor::load(self.context(), tenant, id, restore).await?;
+        let loaded = Actor::load(self.context(), user, id, restore).await?;
         let Some((actor, entry)) = loaded else {
             return Err(SessionError::NoSuchSession);
         };

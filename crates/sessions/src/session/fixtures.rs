@@ -7,7 +7,7 @@ use serde_json::Map;
 use super::journal::{Journal, Quotas};
 use super::record::SessionRecord;
 use base::shutdown::Shutdown;
-use base::types::{Clock, GrantedFolders, Ids, Principal, Scope, SessionId, Tenant, Timestamp};
+use base::types::{Clock, GrantedFolders, Ids, Principal, Scope, SessionId, Timestamp, UserId};
 use events::api::{SessionPolicy, SessionState};
 use log::audit::{Audit, CountedEvents};
 use log::eventlog::{EventLog, SessionLog};
@@ -37,9 +37,9 @@ pub(super) async fn logs(ids: &Ids, shutdown: &Shutdown) -> (EventLog, Audit) {
 pub(super) async fn journal() -> (Journal, Audit) {
     let ids = Ids::new(Arc::new(FixedClock));
     let (log, audit) = logs(&ids, &Shutdown::new()).await;
-    let by = principal(Tenant::default());
+    let by = principal(UserId::owner());
     let record = record(ids.session(), &by, ids.now(), 0);
-    let session = log.session(&by.tenant, record.session_id).await.unwrap();
+    let session = log.session(&by.user, record.session_id).await.unwrap();
     (
         Journal::new(session, ids, record, &Quotas::default()),
         audit,
@@ -54,10 +54,10 @@ pub(super) async fn kinds(log: &SessionLog) -> Vec<String> {
     events.map(|event| event.kind().to_owned()).collect()
 }
 
-pub(super) fn principal(tenant: Tenant) -> Principal {
+pub(super) fn principal(user: UserId) -> Principal {
     Principal {
-        id: "alice".into(),
-        tenant,
+        is_local: false,
+        user,
         scopes: Scope::ALL.iter().copied().collect(),
         folders: GrantedFolders::default(),
     }
@@ -72,8 +72,7 @@ pub(super) fn record(
 ) -> SessionRecord {
     SessionRecord {
         session_id: id,
-        tenant: by.tenant.as_str().to_owned(),
-        owner: by.id.to_string(),
+        owner: by.user.clone(),
         agent: "a".parse().unwrap(),
         title: None,
         metadata: Map::new(),

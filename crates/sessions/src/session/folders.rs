@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::error::{CreateError, InputError, NotFound, SessionError, WorkspaceError};
 use super::record::{self, SessionRecord, SessionRecordView};
-use base::types::{SessionId, Tenant};
-use log::eventlog::{RecordPages, Records, tenant_prefix};
+use base::types::{Principal, SessionId, Tenant, UserId};
+use log::eventlog::{EventLog, RecordPages, Records, tenant_prefix};
 use log::store::{Batch, CommitError, ReadError, RecordStore, Table};
-use workspace::{FileError, Workspace, Workspaces};
+use workspace::{FileError, FolderPage, Workspace, Workspaces};
 
 const OUTSIDE_ROOTS: &str = "the folder lies outside the workspace roots: add it to `workspaces.allow`, or start the gateway with --workspace";
+
+const CONTAINS_SESSIONS: &str =
+    "the folder contains the folders of all sessions: name a folder below it";
 
 /// The error for a folder of another host that its agent does not offer.
 pub(super) const OUTSIDE_REMOTE_FOLDERS: &str = "the folder is on the host of the agent, and not below `remote_folders` of the agent's entry or the roots of the member of the fleet";
@@ -23,41 +26,95 @@ pub(super) struct Folder {
     pub(super) created: bool,
 }
 
-/// The folder that a client named, or a new folder of the session. Blocks on the file system.
-pub(super) fn session_folder(
-    workspaces: &Workspaces,
-    id: SessionId,
-    requested: Option<&str>,
-) -> Result<Folder, CreateError> {
-    let Some(requested) = requested else {
-        return Ok(Folder {
-            path: workspaces.create_directory(&id.to_string())?,
-            created: true,
-        });
-    };
-    Ok(Folder {
-        path: resolve(workspaces, "/cwd", requested)?,
-        created: false,
-    })
+/// The folders that a user can give to a new session. Its methods block on the file system.
+#[derive(Debug)]
+pub struct Folders {
+    pub(super) workspaces: Workspaces,
+    log: EventLog,
+    user: UserId,
 }
 
-/// Resolves an existing folder below a root to its real path. Blocks on the file system.
-pub(super) fn resolve(
-    workspaces: &Workspaces,
-    pointer: &str,
-    requested: &str,
-) -> Result<PathBuf, InputError> {
-    workspaces.resolve_directory(requested).map_err(|error| {
-        let detail = match error {
-            FileError::OutsideRoots => return InputError::Forbidden(OUTSIDE_ROOTS.to_owned()),
-            FileError::Missing => "there is no such folder".to_owned(),
-            other => other.to_string(),
+impl Folders {
+    /// The folder that a client named, or a new folder of the session.
+    pub(super) fn session_folder(
+        &self,
+        id: SessionId,
+        requested: Option<&str>,
+    ) -> Result<Folder, CreateError> {
+        let Some(requested) = requested else {
+            return Ok(Folder {
+                path: self.workspaces.create_directory(&id.to_string())?,
+                created: true,
+            });
         };
-        InputError::invalid(pointer, detail)
-    })
+        Ok(Folder {
+            path: self.resolve("/cwd", requested)?,
+            created: false,
+        })
+    }
+
+    /// Resolves an existing folder below a root to its real path.
+    pub(super) fn resolve(&self, pointer: &str, requested: &str) -> Result<PathBuf, InputError> {
+        let missing = || InputError::invalid(pointer, "there is no such folder");
+        let path = self.workspaces.resolve_directory(requested);
+        let path = path.map_err(|error| match error {
+            FileError::OutsideRoots => InputError::Forbidden(OUTSIDE_ROOTS.to_owned()),
+            FileError::Missing => missing(),
+            other => InputError::invalid(pointer, other.to_string()),
+        })?;
+        if self.workspaces.contains_created(&path) && self.user != UserId::owner() {
+            return Err(InputError::Forbidden(CONTAINS_SESSIONS.to_owned()));
+        }
+        if self.is_hidden(&path) {
+            return Err(missing());
+        }
+        Ok(path)
+    }
+
+    /// The workspace roots, and the folders that were granted to the key.
+    pub fn top_folders(&self) -> impl Iterator<Item = &Path> {
+        self.workspaces.top_folders()
+    }
+
+    /// The folders in a folder below a root, sorted by name.
+    pub fn browse(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<FolderPage, FileError> {
+        if self.is_hidden(&self.workspaces.resolve_directory(path)?) {
+            return Err(FileError::Missing);
+        }
+        self.workspaces.browse(path, after, limit)
+    }
+
+    /// Whether a real path lies in the folder of a session that does not exist for this user.
+    fn is_hidden(&self, path: &Path) -> bool {
+        let session = self.workspaces.created_parent(path);
+        let session = session.and_then(|name| name.parse().ok());
+        session.is_some_and(|session| !self.may_use(session))
+    }
+
+    /// Whether a folder with the id of a session belongs to this user. The folder of a deleted session may have a fork as its
+    /// last user, so it belongs to the owner of the deleted one while the log knows the owner.
+    fn may_use(&self, session: SessionId) -> bool {
+        match self.log.owner(session) {
+            Some(owner) => owner == self.user,
+            None => self.user == UserId::owner(),
+        }
+    }
 }
 
 impl Context {
+    pub fn folders_of(&self, by: &Principal) -> Folders {
+        Folders {
+            workspaces: self.workspaces.with_granted(by.folders.clone()),
+            log: self.log.clone(),
+            user: by.user.clone(),
+        }
+    }
+
     /// The roots in which a session may work.
     pub(super) fn workspaces_of(&self, record: &SessionRecord) -> Workspaces {
         self.workspaces.with_granted(record.granted_folders.clone())
@@ -165,8 +222,18 @@ pub fn relocate_folders(
 mod tests {
     use super::*;
 
-    #[test]
-    fn resolves_only_folders_below_a_root() {
+    use log::eventlog::testing::{memory_log, open};
+
+    fn folders_of(user: UserId, workspaces: &Workspaces, log: &EventLog) -> Folders {
+        Folders {
+            workspaces: workspaces.clone(),
+            log: log.clone(),
+            user,
+        }
+    }
+
+    #[tokio::test]
+    async fn resolves_only_folders_below_a_root() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         let secret = dir.path().join("root-secret");
@@ -176,44 +243,67 @@ mod tests {
         std::fs::write(root.join("file"), "").unwrap();
         std::os::unix::fs::symlink(&secret, root.join("link")).unwrap();
         let workspaces = Workspaces::new(&root, &[]).unwrap();
+        let log = memory_log(log::limits::Limits::default());
+        let folders = folders_of(UserId::owner(), &workspaces, &log);
         let real = root.canonicalize().unwrap();
         let id = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap();
         assert_eq!(
-            session_folder(&workspaces, id, Some("a")).unwrap(),
+            folders.session_folder(id, Some("a")).unwrap(),
             Folder {
                 path: real.join("a"),
                 created: false
             }
         );
         assert_eq!(
-            session_folder(&workspaces, id, None).unwrap().path,
+            folders.session_folder(id, None).unwrap().path,
             real.join(id.to_string())
         );
-        for (path, allowed) in [
-            ("link", false),
-            ("/etc", false),
-            ("../root-secret", false),
-            ("/nowhere", false),
-        ] {
-            assert_eq!(
-                session_folder(&workspaces, id, Some(path)).is_ok(),
-                allowed,
-                "{path}"
-            );
+        for path in ["link", "/etc", "../root-secret", "/nowhere"] {
+            assert!(folders.session_folder(id, Some(path)).is_err(), "{path}");
+        }
+        for path in ["b", "file"] {
+            assert!(matches!(
+                folders.session_folder(id, Some(path)),
+                Err(CreateError::Input(InputError::Invalid(_)))
+            ));
         }
         assert!(matches!(
-            session_folder(&workspaces, id, Some("b")),
-            Err(CreateError::Input(InputError::Invalid(_)))
-        ));
-        assert!(matches!(
-            session_folder(&workspaces, id, Some("file")),
-            Err(CreateError::Input(InputError::Invalid(_)))
-        ));
-        assert!(matches!(
-            session_folder(&workspaces, id, Some(secret.to_str().unwrap())),
+            folders.session_folder(id, Some(secret.to_str().unwrap())),
             Err(CreateError::Input(InputError::Forbidden(_)))
         ));
         workspaces.remove_directory(&id.to_string()).unwrap();
         assert!(!real.join(id.to_string()).exists());
+    }
+
+    #[tokio::test]
+    async fn folder_of_a_session_exists_only_for_its_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::new(dir.path(), &[]).unwrap();
+        let log = memory_log(log::limits::Limits::default());
+        let session = open(&log, 7).await;
+        let seq = log::eventlog::testing::say(&session, "");
+        session.wait(seq).await.unwrap();
+        let name = session.session().to_string();
+        let inside = workspaces.create_directory(&name).unwrap().join("src");
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::create_dir(dir.path().join("project")).unwrap();
+        let owner = folders_of(UserId::owner(), &workspaces, &log);
+        let stranger = UserId::from_text("default/stranger");
+        let stranger = folders_of(stranger, &workspaces, &log);
+        for path in [&*name, inside.to_str().unwrap()] {
+            owner.resolve("/cwd", path).unwrap();
+            let refused = stranger.resolve("/cwd", path).unwrap_err();
+            let missing = stranger.resolve("/cwd", "missing").unwrap_err();
+            assert_eq!(refused.to_string(), missing.to_string(), "{path}");
+            owner.browse(path, None, 10).unwrap();
+            let hidden = stranger.browse(path, None, 10);
+            assert!(matches!(hidden, Err(FileError::Missing)), "{path}");
+        }
+        for path in [".", ""] {
+            owner.resolve("/cwd", path).unwrap();
+            let refused = stranger.resolve("/cwd", path).unwrap_err();
+            assert!(matches!(refused, InputError::Forbidden(_)), "{path}");
+        }
+        stranger.resolve("/cwd", "project").unwrap();
     }
 }

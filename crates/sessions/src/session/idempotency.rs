@@ -147,7 +147,7 @@ impl Context {
         key: IdempotencyKey,
     ) -> Result<(KeyedGuard<Vec<u8>>, Claim, Option<IdempotencyRecord>), ClaimError> {
         let mut hash = Sha256::new();
-        for part in [by.tenant.as_str(), &by.id, &key.route, &key.key] {
+        for part in [by.user.as_str(), &key.route, &key.key] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }

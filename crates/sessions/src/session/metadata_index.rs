@@ -1,6 +1,6 @@
-//! The metadata index: finds a tenant's sessions by the value of a metadata key.
+//! The metadata index: finds a user's sessions by the value of a metadata key.
 //!
-//! An entry is a record without a value. Its key consists of the tenant, a hash of the metadata key and
+//! An entry is a record without a value. Its key consists of the user, a hash of the metadata key and
 //! value, and the session id. All entries of one value are therefore adjacent and have the same size. An
 //! entry changes only in the commit of the event that changes the metadata. A reader also compares the
 //! metadata in the session's record.
@@ -16,8 +16,8 @@ use sha2::{Digest, Sha256};
 
 use super::record::{self, SessionRecord};
 use super::validation::MAX_METADATA_MEMBERS;
-use base::types::Tenant;
-use log::eventlog::{Records, tenant_prefix};
+use base::types::UserId;
+use log::eventlog::{Records, user_prefix};
 use log::store::Table;
 
 /// The maximum number of bytes of a key and of a value in a filter.
@@ -35,23 +35,23 @@ pub(super) fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-pub(super) fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
+pub(super) fn prefix(user: &UserId, key: &str, value: &str) -> Vec<u8> {
     let hash = Sha256::new()
         .chain_update((key.len() as u64).to_be_bytes())
         .chain_update(key)
         .chain_update(value);
-    [&tenant_prefix(tenant)[..], &hash.finalize()[..HASH_BYTES]].concat()
+    [&user_prefix(user)[..], &hash.finalize()[..HASH_BYTES]].concat()
 }
 
 fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
-    let tenant = record.tenant();
+    let user = record.owner.clone();
     let members = record.metadata.iter().take(MAX_METADATA_MEMBERS);
     let entry = |(key, value): (&String, &Value)| {
         let value = text(value)?;
         let fits = key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len());
         fits.then(|| {
             [
-                &prefix(&tenant, key, &value)[..],
+                &prefix(&user, key, &value)[..],
                 record.session_id.as_bytes(),
             ]
             .concat()
@@ -110,11 +110,11 @@ mod tests {
 
     #[test]
     fn key_and_value_boundaries_are_hashed() {
-        let tenant = Tenant::default();
-        assert_ne!(prefix(&tenant, "ab", "c"), prefix(&tenant, "a", "bc"));
+        let user = UserId::owner();
+        assert_ne!(prefix(&user, "ab", "c"), prefix(&user, "a", "bc"));
         assert_ne!(
-            prefix(&tenant, "a", "b"),
-            prefix(&Tenant::new("other"), "a", "b")
+            prefix(&user, "a", "b"),
+            prefix(&UserId::from_text("other"), "a", "b")
         );
     }
 }

@@ -50,7 +50,7 @@ pub use error::{
     SessionError, ToProblem, WorkspaceError,
 };
 pub use export::{ExportError, Exported, MAX_EXPORTED_FILE_BYTES, export};
-pub use folders::{RelocateError, relocate_folders};
+pub use folders::{Folders, RelocateError, relocate_folders};
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::{Claim, IdempotencyKey, Responded};
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};

@@ -21,7 +21,7 @@ use crate::session::{
 use crate::webhooks::{self, Webhooks};
 use base::shutdown::lock_or_abort;
 use base::types::text::{UnsafeCharacter, check_text, one_line};
-use base::types::{AgentName, LimitExceeded, Principal, PrincipalLimit, PrincipalLimits, Tenant};
+use base::types::{AgentName, LimitExceeded, Principal, PrincipalLimit, PrincipalLimits, UserId};
 use events::api::{
     CreateSession, CreateTask, OnTimeout, Problem, ProblemCode, SessionPolicy, Task, TaskList,
     TaskStatus,
@@ -79,19 +79,19 @@ impl Tasks {
         let mut ended = Records::default();
         let mut pages = RecordPages::of(&log, Table::OpenTask);
         while let Some(page) = pages.next::<OpenRecord>().await? {
-            for (tenant, entry) in page {
+            for (user, entry) in page {
                 let id = entry.task;
-                let Some(record) = record::get_open(&log, &tenant, id).await? else {
+                let Some(record) = record::get_open(&log, &user, id).await? else {
                     // A cancel can store its entry again after the end of the task.
-                    ended = OpenRecord::delete(&tenant, id, ended);
+                    ended = OpenRecord::delete(&user, id, ended);
                     continue;
                 };
-                let task = queued(&tenant, &record);
+                let task = queued(&user, &record);
                 let signals = OpenTask::default();
                 if entry.cancelled {
                     signals.cancel.cancel();
                 }
-                open.insert((tenant, id), signals);
+                open.insert((user, id), signals);
                 if record.task.started_at.is_some() {
                     queue.started(&task.agent);
                     begun.push(task);
@@ -123,12 +123,12 @@ impl Tasks {
         key: Option<IdempotencyKey>,
     ) -> Result<Responded<Task>, CreateError> {
         let tasks = self.clone();
-        let tenant = by.tenant.clone();
+        let user = by.user.clone();
         let replay = async move |previous: IdempotencyRecord| {
             let Some(task) = previous.response().map_err(ClaimError::from)? else {
                 return Ok(None);
             };
-            Ok(tasks.get(&tenant, task).await?)
+            Ok(tasks.get(&user, task).await?)
         };
         let tasks = self.clone();
         let owner = by.clone();
@@ -143,7 +143,7 @@ impl Tasks {
         blocks: Box<RawValue>,
         claim: Option<Claim>,
     ) -> Result<Task, CreateError> {
-        let depth = self.depth(&by.tenant, request.parent_task).await?;
+        let depth = self.depth(&by.user, request.parent_task).await?;
         if let Some(url) = &request.callback_url {
             self.0
                 .webhooks
@@ -173,9 +173,9 @@ impl Tasks {
         })
     }
 
-    async fn depth(&self, tenant: &Tenant, parent: Option<Uuid>) -> Result<u8, CreateError> {
+    async fn depth(&self, user: &UserId, parent: Option<Uuid>) -> Result<u8, CreateError> {
         let Some(parent) = parent else { return Ok(0) };
-        let parent = record::get(self.log(), tenant, parent)
+        let parent = record::get(self.log(), user, parent)
             .await?
             .ok_or(CreateError::NoSuchParent)?;
         if parent.task.status.has_ended() {
@@ -218,7 +218,7 @@ impl Tasks {
             deadline: request.deadline,
             callback_url: request.callback_url.as_deref().map(record::origin),
             permissions,
-            by: by.id.to_string(),
+            by: by.user.name().to_owned(),
             created_at: ids.now(),
             started_at: None,
             ended_at: None,
@@ -242,21 +242,26 @@ impl Tasks {
         claim: Option<Claim>,
     ) -> Result<(), CreateError> {
         let limit = PrincipalLimit::QueuedTaskBytes;
-        let tenant = &by.tenant;
+        let user = &by.user;
         let limits = self.0.limits.effective(by);
-        let task = queued(tenant, record);
+        let task = queued(user, record);
         {
             let mut state = self.state();
-            if state.queue.len_of(tenant) >= MAX_QUEUED {
+            if state.queue.len_of(user) >= MAX_QUEUED {
                 return Err(CreateError::QueueFull);
             }
-            if state.queue.bytes_of(&by.key()).saturating_add(task.bytes) > limits.max(limit) {
+            if state
+                .queue
+                .bytes_of(&by.user.clone())
+                .saturating_add(task.bytes)
+                > limits.max(limit)
+            {
                 return Err(limits.exceeded(limit, RETRY_AFTER).into());
             }
             state.queue.reserve(&task);
             state.open.insert(task.key.clone(), OpenTask::default());
         }
-        let mut records = record.put_new(tenant);
+        let mut records = record.put_new(user);
         if let Some(claim) = claim {
             let id = to_raw_value(&record.task.task_id).expect("an id serializes");
             claim.put_response(id, &mut records);
@@ -274,7 +279,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// The numbers of waiting tasks and of those with a turn, over all tenants.
+    /// The numbers of waiting tasks and of those with a turn, over all users.
     pub fn counts(&self) -> (usize, usize) {
         let state = self.state();
         let open = state.open.values();
@@ -283,11 +288,11 @@ impl Tasks {
         (state.open.len() - begun, begun)
     }
 
-    pub async fn get(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ReadError> {
-        let Some(record) = record::get(self.log(), tenant, id).await? else {
+    pub async fn get(&self, user: &UserId, id: Uuid) -> Result<Option<Task>, ReadError> {
+        let Some(record) = record::get(self.log(), user, id).await? else {
             return Ok(None);
         };
-        let children = record::children(self.log(), tenant, id)
+        let children = record::children(self.log(), user, id)
             .select(MAX_CHILDREN, |value| Ok::<_, ReadError>(from_json(value)))
             .await?;
         Ok(Some(Task {
@@ -299,12 +304,12 @@ impl Tasks {
     /// A page of tasks, newest first. It can end early and has a cursor then.
     pub async fn list(
         &self,
-        tenant: &Tenant,
+        user: &UserId,
         filter: &Filter,
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<TaskList, ReadError> {
-        let found = record::older(self.log(), tenant, before)
+        let found = record::older(self.log(), user, before)
             .select(limit, |value| {
                 let task = from_json::<TaskRecord>(value).map(|record| record.task);
                 Ok::<_, ReadError>(task.filter(|task| filter.matches(task)))
@@ -319,31 +324,31 @@ impl Tasks {
 
     /// Cancels a task and the tasks below it. Returns the task after the request, or `None` if there is no such task. A
     /// running task ends later. The operation continues if the caller is dropped.
-    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ChangeError> {
+    pub async fn cancel(&self, user: &UserId, id: Uuid) -> Result<Option<Task>, ChangeError> {
         let tasks = self.clone();
-        let of = tenant.clone();
+        let of = user.clone();
         let cancelled = async move { tasks.cancel_all(&of, id).await }.in_current_span();
         self.context()
             .shutdown
             .spawn_isolated(cancelled)
             .await
             .map_err(|_| ChangeError::Internal)??;
-        Ok(self.get(tenant, id).await?)
+        Ok(self.get(user, id).await?)
     }
 
-    async fn cancel_all(&self, tenant: &Tenant, id: Uuid) -> Result<(), ChangeError> {
+    async fn cancel_all(&self, user: &UserId, id: Uuid) -> Result<(), ChangeError> {
         let mut below = vec![id];
         let mut next = 0;
         while let Some(parent) = below.get(next).copied() {
             next += 1;
-            let mut pages = record::children(self.log(), tenant, parent);
+            let mut pages = record::children(self.log(), user, parent);
             while let Some(page) = pages.next_raw().await? {
                 below.extend(page.iter().filter_map(|(key, _)| newest_first_id(key)));
             }
         }
         // The children end first, so that none of them begins when its parent has ended.
         for task in below.into_iter().rev() {
-            self.cancel_one(&(tenant.clone(), task)).await?;
+            self.cancel_one(&(user.clone(), task)).await?;
         }
         Ok(())
     }
@@ -369,8 +374,8 @@ impl Tasks {
         Ok(())
     }
 
-    pub async fn wait_ended(&self, tenant: &Tenant, id: Uuid, limit: Duration) {
-        if let Some(open) = self.open_task(&(tenant.clone(), id)) {
+    pub async fn wait_ended(&self, user: &UserId, id: Uuid, limit: Duration) {
+        if let Some(open) = self.open_task(&(user.clone(), id)) {
             let _ = tokio::time::timeout(limit, open.ended.cancelled()).await;
         }
     }
@@ -389,22 +394,22 @@ impl Tasks {
     }
 
     async fn end_with(&self, task: &QueuedTask, reason: CancelReason) -> Result<(), ChangeError> {
-        let (tenant, id) = &task.key;
-        if let Some(mut record) = record::get(self.log(), tenant, *id).await? {
+        let (user, id) = &task.key;
+        if let Some(mut record) = record::get(self.log(), user, *id).await? {
             record.cancel(reason, self.context().ids.now());
-            self.end(tenant, &record).await?;
+            self.end(user, &record).await?;
         }
         Ok(())
     }
 
-    pub(super) async fn end(&self, tenant: &Tenant, record: &TaskRecord) -> Result<(), Closed> {
-        let records = record.put(tenant, Records::default());
+    pub(super) async fn end(&self, user: &UserId, record: &TaskRecord) -> Result<(), Closed> {
+        let records = record.put(user, Records::default());
         let callback = record.callback_url.as_deref();
         self.0
             .webhooks
-            .commit_task_end(tenant, &record.task, callback, records)
+            .commit_task_end(user, &record.task, callback, records)
             .await?;
-        let key = (tenant.clone(), record.task.task_id);
+        let key = (user.clone(), record.task.task_id);
         if let Some(open) = self.state().open.remove(&key) {
             open.ended.cancel();
         }
@@ -492,15 +497,14 @@ pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
     }
 }
 
-fn queued(tenant: &Tenant, record: &TaskRecord) -> QueuedTask {
+fn queued(user: &UserId, record: &TaskRecord) -> QueuedTask {
     let task = &record.task;
     QueuedTask {
-        key: (tenant.clone(), task.task_id),
+        key: (user.clone(), task.task_id),
         agent: task.agent.clone(),
         priority: task.priority,
         created_at: task.created_at,
         deadline: task.deadline,
-        owner: task.by.as_str().into(),
         bytes: to_json(record).len(),
     }
 }
@@ -525,7 +529,7 @@ pub enum CreateError {
     Description,
     #[error(transparent)]
     UnsafeDescription(#[from] UnsafeCharacter),
-    #[error("no such task, or a task of another tenant")]
+    #[error("no such task, or a task of another user")]
     NoSuchParent,
     #[error("the parent has ended")]
     ParentEnded,

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use base::types::{AgentName, PrincipalKey, Tenant, Timestamp};
+use base::types::{AgentName, Timestamp, UserId};
 use events::api::TaskPriority;
 
 /// The time by which a normal task precedes a low one, and a high task a normal one, in units of `task_aging_unit`
@@ -15,7 +14,7 @@ use events::api::TaskPriority;
 const NORMAL_LEAD: u32 = 10;
 const HIGH_LEAD: u32 = 60;
 
-pub(super) type TaskKey = (Tenant, Uuid);
+pub(super) type TaskKey = (UserId, Uuid);
 
 /// The place of a task in the queue of its agent: critical tasks first, then the time of creation, moved by the
 /// priority. It never changes, so a task cannot wait for ever.
@@ -33,15 +32,8 @@ pub(super) struct QueuedTask {
     pub(super) priority: TaskPriority,
     pub(super) created_at: Timestamp,
     pub(super) deadline: Option<Timestamp>,
-    /// The principal that created the task. `bytes` is the size of the task's record.
-    pub(super) owner: Arc<str>,
+    /// The size of the task's record.
     pub(super) bytes: usize,
-}
-
-impl QueuedTask {
-    fn owner(&self) -> PrincipalKey {
-        (self.key.0.clone(), Arc::clone(&self.owner))
-    }
 }
 
 #[derive(Default)]
@@ -50,8 +42,8 @@ pub(super) struct Queue {
     agents: BTreeMap<AgentName, BTreeMap<Place, QueuedTask>>,
     places: HashMap<TaskKey, (AgentName, Place)>,
     deadlines: BTreeSet<(Timestamp, TaskKey)>,
-    /// The bytes of the queued tasks of each principal, and of tasks that are being stored.
-    bytes: HashMap<PrincipalKey, usize>,
+    /// The bytes of the queued tasks of each user, and of tasks that are being stored.
+    bytes: HashMap<UserId, usize>,
     running: HashMap<AgentName, usize>,
 }
 
@@ -63,21 +55,21 @@ impl Queue {
         }
     }
 
-    pub(super) fn bytes_of(&self, owner: &PrincipalKey) -> usize {
+    pub(super) fn bytes_of(&self, owner: &UserId) -> usize {
         self.bytes.get(owner).copied().unwrap_or_default()
     }
 
     /// Counts the bytes of a task that is not queued yet.
     pub(super) fn reserve(&mut self, task: &QueuedTask) {
-        *self.bytes.entry(task.owner()).or_default() += task.bytes;
+        *self.bytes.entry(task.key.0.clone()).or_default() += task.bytes;
     }
 
     pub(super) fn release(&mut self, task: &QueuedTask) {
-        subtract(&mut self.bytes, &task.owner(), task.bytes);
+        subtract(&mut self.bytes, &task.key.0, task.bytes);
     }
 
-    pub(super) fn len_of(&self, tenant: &Tenant) -> usize {
-        self.places.keys().filter(|(of, _)| of == tenant).count()
+    pub(super) fn len_of(&self, user: &UserId) -> usize {
+        self.places.keys().filter(|(of, _)| of == user).count()
     }
 
     pub(super) fn push(&mut self, task: QueuedTask) {
@@ -185,12 +177,11 @@ mod tests {
 
     fn task(agent: &str, number: usize, priority: TaskPriority, minute: i64) -> QueuedTask {
         QueuedTask {
-            key: (Tenant::default(), Uuid::from_u128(number as u128)),
+            key: (UserId::owner(), Uuid::from_u128(number as u128)),
             agent: agent.parse().unwrap(),
             priority,
             created_at: Timestamp::from_millis(minute * MINUTE),
             deadline: None,
-            owner: "alice".into(),
             bytes: 10,
         }
     }
@@ -252,21 +243,21 @@ mod tests {
             queue.start_next(slots).map(|task| task.key.1.as_u128()),
             Some(2)
         );
-        assert_eq!(queue.len_of(&Tenant::default()), 0);
+        assert_eq!(queue.len_of(&UserId::owner()), 0);
     }
 
     #[test]
     fn bytes_count_while_a_task_is_queued() {
-        let owner = (Tenant::default(), Arc::from("alice"));
+        let owner = UserId::owner();
         let mut queue = queue(&[(Normal, 0), (Normal, 1), (Normal, 2)]);
-        let other = (Tenant::default(), Arc::from("bob"));
+        let other = UserId::from_text("default/bob");
         assert_eq!((queue.bytes_of(&owner), queue.bytes_of(&other)), (30, 0));
         let started = queue.start_next(|_| 1).unwrap();
         assert_eq!(queue.bytes_of(&owner), 20);
         queue.push(started);
         assert_eq!(queue.bytes_of(&owner), 30);
         for number in 0..3 {
-            queue.remove(&(Tenant::default(), Uuid::from_u128(number)));
+            queue.remove(&(UserId::owner(), Uuid::from_u128(number)));
         }
         assert!(queue.bytes.is_empty());
     }
@@ -292,7 +283,7 @@ mod tests {
         );
         assert!(
             queue
-                .remove(&(Tenant::default(), Uuid::from_u128(3)))
+                .remove(&(UserId::owner(), Uuid::from_u128(3)))
                 .is_some()
         );
         assert_eq!((queue.next_deadline(), order(queue)), (None, vec![2]));

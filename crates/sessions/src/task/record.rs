@@ -1,19 +1,19 @@
 //! A task in the store, and its end.
 //!
-//! All keys begin with the tenant. The newest task has the first key.
+//! All keys begin with the user. The newest task has the first key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use base::types::{GrantedFolders, Principal, Scopes, Tenant, Timestamp};
+use base::types::{GrantedFolders, Principal, Scopes, Timestamp, UserId};
 use events::api::{
     CancelCause, Problem, ProblemCode, Prompt, PromptStatus, Task, TaskResult, TaskStatus,
 };
 use events::event::EventRef;
 use log::eventlog::{
-    EventLog, Item, ReadError, Reader, RecordPages, Records, from_json, tenant_key, tenant_prefix,
-    to_json,
+    EventLog, Item, ReadError, Reader, RecordPages, Records, from_json, to_json, user_key,
+    user_prefix,
 };
 use log::store::Table;
 use wire::acp::{stop_reason, update};
@@ -30,7 +30,7 @@ pub(super) struct TaskRecord {
     /// The complete URL. Clients see only its origin, because the path and the query can have a secret.
     pub(super) callback_url: Option<String>,
     pub(super) cwd: Option<String>,
-    /// The rights of the principal that created the task.
+    /// The rights of the key that created the task.
     pub(super) scopes: Scopes,
     pub(super) folders: GrantedFolders,
 }
@@ -43,59 +43,57 @@ pub(super) struct OpenRecord {
 }
 
 impl OpenRecord {
-    pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
-        records.put(Table::OpenTask, open_key(tenant, self.task), to_json(self))
+    pub(super) fn put(&self, user: &UserId, records: Records) -> Records {
+        records.put(Table::OpenTask, open_key(user, self.task), to_json(self))
     }
 
-    pub(super) fn delete(tenant: &Tenant, task: Uuid, records: Records) -> Records {
-        records.delete(Table::OpenTask, open_key(tenant, task))
+    pub(super) fn delete(user: &UserId, task: Uuid, records: Records) -> Records {
+        records.delete(Table::OpenTask, open_key(user, task))
     }
 }
 
 impl TaskRecord {
-    pub(super) fn principal(&self, tenant: &Tenant) -> Principal {
+    pub(super) fn principal(&self, user: &UserId) -> Principal {
         Principal {
-            id: self.task.by.as_str().into(),
-            tenant: tenant.clone(),
+            user: user.clone(),
             scopes: self.scopes,
             folders: self.folders.clone(),
+            is_local: false,
         }
     }
 
     /// Adds the record. The end of a task deletes its entry among the open tasks.
-    pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
+    pub(super) fn put(&self, user: &UserId, records: Records) -> Records {
         let id = self.task.task_id;
-        let records = records.put(Table::Task, task_key(tenant, id), to_json(self));
+        let records = records.put(Table::Task, task_key(user, id), to_json(self));
         if self.task.status.has_ended() {
-            OpenRecord::delete(tenant, id, records)
+            OpenRecord::delete(user, id, records)
         } else {
             records
         }
     }
 
     /// The record of a new task, with the entry that finds it by its parent.
-    pub(super) fn put_new(&self, tenant: &Tenant) -> Records {
+    pub(super) fn put_new(&self, user: &UserId) -> Records {
         let id = self.task.task_id;
         let open = OpenRecord {
             task: id,
             cancelled: false,
         };
-        let records = open.put(tenant, self.put(tenant, Records::default()));
+        let records = open.put(user, self.put(user, Records::default()));
         match self.task.parent_task {
-            Some(parent) => records.put(
-                Table::TaskChild,
-                child_key(tenant, parent, id),
-                to_json(&id),
-            ),
+            Some(parent) => {
+                records.put(Table::TaskChild, child_key(user, parent, id), to_json(&id))
+            }
             None => records,
         }
     }
 
-    pub(super) fn delete(&self, tenant: &Tenant, records: Records) -> Records {
+    pub(super) fn delete(&self, user: &UserId, records: Records) -> Records {
         let id = self.task.task_id;
-        let records = records.delete(Table::Task, task_key(tenant, id));
+        let records = records.delete(Table::Task, task_key(user, id));
         match self.task.parent_task {
-            Some(parent) => records.delete(Table::TaskChild, child_key(tenant, parent, id)),
+            Some(parent) => records.delete(Table::TaskChild, child_key(user, parent, id)),
             None => records,
         }
     }
@@ -190,17 +188,17 @@ pub(super) fn origin(url: &str) -> String {
     )
 }
 
-fn task_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
-    tenant_key(tenant, !task.as_u128())
+fn task_key(user: &UserId, task: Uuid) -> Vec<u8> {
+    user_key(user, !task.as_u128())
 }
 
-fn open_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
-    tenant_key(tenant, task.as_u128())
+fn open_key(user: &UserId, task: Uuid) -> Vec<u8> {
+    user_key(user, task.as_u128())
 }
 
-fn child_key(tenant: &Tenant, parent: Uuid, child: Uuid) -> Vec<u8> {
+fn child_key(user: &UserId, parent: Uuid, child: Uuid) -> Vec<u8> {
     [
-        &tenant_key(tenant, parent.as_u128())[..],
+        &user_key(user, parent.as_u128())[..],
         &(!child.as_u128()).to_be_bytes(),
     ]
     .concat()
@@ -208,36 +206,32 @@ fn child_key(tenant: &Tenant, parent: Uuid, child: Uuid) -> Vec<u8> {
 
 pub(super) async fn get(
     log: &EventLog,
-    tenant: &Tenant,
+    user: &UserId,
     task: Uuid,
 ) -> Result<Option<TaskRecord>, ReadError> {
-    let value = log.get(Table::Task, task_key(tenant, task)).await?;
+    let value = log.get(Table::Task, task_key(user, task)).await?;
     Ok(value.and_then(|value| from_json(&value)))
 }
 
 /// `None` if the task has ended.
 pub(super) async fn get_open(
     log: &EventLog,
-    tenant: &Tenant,
+    user: &UserId,
     task: Uuid,
 ) -> Result<Option<TaskRecord>, ReadError> {
-    let record = get(log, tenant, task).await?;
+    let record = get(log, user, task).await?;
     Ok(record.filter(|record| !record.task.status.has_ended()))
 }
 
 /// The children of a task, newest first.
-pub(super) fn children<'a>(log: &'a EventLog, tenant: &Tenant, task: Uuid) -> RecordPages<'a> {
-    RecordPages::below(log, Table::TaskChild, tenant_key(tenant, task.as_u128()))
+pub(super) fn children<'a>(log: &'a EventLog, user: &UserId, task: Uuid) -> RecordPages<'a> {
+    RecordPages::below(log, Table::TaskChild, user_key(user, task.as_u128()))
 }
 
-/// The tasks of a tenant that are older than `before`, newest first.
-pub(super) fn older<'a>(
-    log: &'a EventLog,
-    tenant: &Tenant,
-    before: Option<Uuid>,
-) -> RecordPages<'a> {
-    let after = before.map(|before| task_key(tenant, before));
-    RecordPages::below(log, Table::Task, tenant_prefix(tenant)).after(after)
+/// The tasks of a user that are older than `before`, newest first.
+pub(super) fn older<'a>(log: &'a EventLog, user: &UserId, before: Option<Uuid>) -> RecordPages<'a> {
+    let after = before.map(|before| task_key(user, before));
+    RecordPages::below(log, Table::Task, user_prefix(user)).after(after)
 }
 
 /// The size of the output in a record, in bytes. The transcript of the session has the whole text.

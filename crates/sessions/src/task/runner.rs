@@ -165,7 +165,7 @@ impl Run<'_> {
             return Ok((session, prompt));
         }
         let context = self.tasks.context();
-        if !context.may_prompt.allows(&self.by.tenant, &self.by.id) {
+        if !context.may_prompt.allows(&self.by.user) {
             let detail = "the key of the task no longer has the scope `prompt`";
             return Err(Box::new(Problem::new(ProblemCode::KeyRevoked, detail)));
         }
@@ -309,7 +309,7 @@ fn problem_of(error: &impl ToProblem) -> Box<Problem> {
     Box::new(error.problem())
 }
 
-/// How often old tasks are deleted, their age, and their number for one tenant.
+/// How often old tasks are deleted, their age, and their number for one user.
 const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
 const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 const MAX_ENDED: usize = 10_000;

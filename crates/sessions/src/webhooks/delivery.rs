@@ -1,5 +1,5 @@
 //! Webhooks, their deliveries (one message to one URL, with its attempts), and the records of both. All keys of records begin
-//! with the tenant.
+//! with the user.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use base::types::{Ids, SessionId, Tenant, Timestamp};
+use base::types::{Ids, SessionId, Timestamp, UserId};
 use events::api::{Task, Webhook, WebhookDelivery, WebhookDeliveryState};
 use events::event::{EventRef, TASK_ENDED};
-use log::eventlog::{EventLog, ReadError, Records, from_json, tenant_key, to_json};
+use log::eventlog::{EventLog, ReadError, Records, from_json, to_json, user_key};
 use log::store::Table;
 
 /// The delays after failed attempts, in units of `webhook_retry_unit` (5 seconds): up to about two days in total.
@@ -103,23 +103,23 @@ impl DeliveryRecord {
         self.delivery.next_attempt_at = Some(now);
     }
 
-    pub(super) fn put(&self, tenant: &Tenant, records: Records) -> Records {
-        let key = delivery_key(tenant, self.delivery.delivery_id);
+    pub(super) fn put(&self, user: &UserId, records: Records) -> Records {
+        let key = delivery_key(user, self.delivery.delivery_id);
         records.put(Table::WebhookDelivery, key, to_json(self))
     }
 }
 
 /// The newest delivery has the first key.
-pub(super) fn delivery_key(tenant: &Tenant, delivery: Uuid) -> Vec<u8> {
-    tenant_key(tenant, !delivery.as_u128())
+pub(super) fn delivery_key(user: &UserId, delivery: Uuid) -> Vec<u8> {
+    user_key(user, !delivery.as_u128())
 }
 
 pub(super) async fn get_delivery(
     log: &EventLog,
-    tenant: &Tenant,
+    user: &UserId,
     delivery: Uuid,
 ) -> Result<Option<DeliveryRecord>, ReadError> {
-    let key = delivery_key(tenant, delivery);
+    let key = delivery_key(user, delivery);
     let value = log.get(Table::WebhookDelivery, key).await?;
     Ok(value.and_then(|value| from_json(&value)))
 }
@@ -136,8 +136,8 @@ impl WebhookRecord {
         !self.webhook.gone && self.webhook.events.iter().any(|selected| selected == kind)
     }
 
-    pub(super) fn put(&self, tenant: &Tenant) -> Records {
-        let key = tenant_key(tenant, self.webhook.webhook_id.as_u128());
+    pub(super) fn put(&self, user: &UserId) -> Records {
+        let key = user_key(user, self.webhook.webhook_id.as_u128());
         Records::default().put(Table::Webhook, key, to_json(self))
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the log of each tenant that has webhooks, and creates their deliveries.
+//! Reads the log of each user that has webhooks, and creates their deliveries.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::sender;
 
 use crate::limits::Limits;
 use base::shutdown::Shutdown;
-use base::types::{Epoch, Ids, Tenant};
+use base::types::{Epoch, Ids, UserId};
 use log::eventlog::{
     Closed, EventLog, GlobalScope, Item, ReadError, Reader, Records, Run, Start, from_json,
-    tenant_prefix, to_json,
+    to_json, user_prefix,
 };
 use log::store::Table;
 
@@ -30,10 +30,10 @@ enum FollowError {
     Closed(#[from] Closed),
 }
 
-/// Runs until the tenant has no webhook.
-async fn run(webhooks: Webhooks, tenant: Tenant) {
+/// Runs until the user has no webhook.
+async fn run(webhooks: Webhooks, user: UserId) {
     loop {
-        match follow(&webhooks, &tenant).await {
+        match follow(&webhooks, &user).await {
             Ok(()) | Err(FollowError::Closed(_)) => return,
             Err(FollowError::Read(error)) => {
                 tracing::error!(
@@ -46,16 +46,16 @@ async fn run(webhooks: Webhooks, tenant: Tenant) {
     }
 }
 
-async fn follow(webhooks: &Webhooks, tenant: &Tenant) -> Result<(), FollowError> {
+async fn follow(webhooks: &Webhooks, user: &UserId) -> Result<(), FollowError> {
     let mut changes = webhooks.0.version.subscribe();
-    let mut follower = Follower::open(webhooks, tenant).await?;
+    let mut follower = Follower::open(webhooks, user).await?;
     let mut save = tokio::time::interval(SAVE_INTERVAL);
     save.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while webhooks.is_followed(tenant) {
+    while webhooks.is_followed(user) {
         tokio::select! {
             // A new webhook is known before its first event is read: its creation was committed before it.
             biased;
-            _ = changes.changed() => follower.selected = webhooks.list(tenant),
+            _ = changes.changed() => follower.selected = webhooks.list(user),
             item = follower.reader.next() => follower.handle(item?).await?,
             _ = save.tick() => follower.save().await?,
         }
@@ -72,7 +72,7 @@ struct FollowerPosition {
 
 struct Follower<'a> {
     webhooks: &'a Webhooks,
-    tenant: &'a Tenant,
+    user: &'a UserId,
     reader: Reader,
     selected: Vec<WebhookRecord>,
     saved_pos: u64,
@@ -80,14 +80,14 @@ struct Follower<'a> {
 
 impl<'a> Follower<'a> {
     /// Continues at the stored position, but not before the oldest webhook.
-    async fn open(webhooks: &'a Webhooks, tenant: &'a Tenant) -> Result<Self, FollowError> {
+    async fn open(webhooks: &'a Webhooks, user: &'a UserId) -> Result<Self, FollowError> {
         let log = &webhooks.0.log;
-        let selected = webhooks.list(tenant);
+        let selected = webhooks.list(user);
         let created = selected.iter().map(|record| record.after_pos).min();
         // The event at a webhook's position can be committed and not yet published.
         let created = created.unwrap_or_default().min(log.position().pos);
         let stored = log
-            .get(Table::WebhookPosition, tenant_prefix(tenant))
+            .get(Table::WebhookPosition, user_prefix(user))
             .await?
             .and_then(|value| from_json::<FollowerPosition>(&value));
         let start = match stored {
@@ -97,13 +97,13 @@ impl<'a> Follower<'a> {
             None => Start::After(created),
         };
         let scope = GlobalScope {
-            tenant: tenant.clone(),
+            owner: user.clone(),
             sessions: None,
         };
         let reader = log.global_reader(scope, start).await?;
         Ok(Self {
             webhooks,
-            tenant,
+            user,
             reader,
             selected,
             saved_pos: 0,
@@ -170,7 +170,7 @@ impl<'a> Follower<'a> {
         let records = self.position(pos);
         Ok(self
             .webhooks
-            .store_deliveries(self.tenant, &deliveries, records)
+            .store_deliveries(self.user, &deliveries, records)
             .await?)
     }
 
@@ -179,7 +179,7 @@ impl<'a> Follower<'a> {
         let epoch = self.webhooks.0.log.epoch();
         Records::default().put(
             Table::WebhookPosition,
-            tenant_prefix(self.tenant),
+            user_prefix(self.user),
             to_json(&FollowerPosition { epoch, pos }),
         )
     }
@@ -193,7 +193,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Reads all records. If webhooks are enabled, also starts the sender, and a follower for each tenant that has webhooks.
+/// Reads all records. If webhooks are enabled, also starts the sender, and a follower for each user that has webhooks.
 pub async fn start(
     options: WebhookOptions,
     log: EventLog,
@@ -214,8 +214,8 @@ async fn start_followers(webhooks: Webhooks) {
     let mut changes = webhooks.0.version.subscribe();
     loop {
         changes.mark_unchanged();
-        for tenant in webhooks.begin_followers() {
-            shutdown.spawn_until_drain(run(webhooks.clone(), tenant));
+        for user in webhooks.begin_followers() {
+            shutdown.spawn_until_drain(run(webhooks.clone(), user));
         }
         if changes.changed().await.is_err() {
             return;

@@ -13,12 +13,11 @@ use super::target::{self, MasterSecret, TargetError};
 
 use crate::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Ids, Tenant, Timestamp};
+use base::types::{Ids, Timestamp, UserId};
 use events::api::{Task, Webhook, WebhookDelivery};
 use events::event::{TASK_ENDED, webhook_types};
 use log::eventlog::{
-    Closed, EventLog, ReadError, RecordPages, Records, Selected, from_json, tenant_key,
-    tenant_prefix,
+    Closed, EventLog, ReadError, RecordPages, Records, Selected, from_json, user_key, user_prefix,
 };
 use log::store::Table;
 use outgoing::{
@@ -105,8 +104,8 @@ pub(super) struct Outgoing {
 
 #[derive(Default)]
 struct State {
-    webhooks: BTreeMap<(Tenant, Uuid), WebhookRecord>,
-    followed: BTreeSet<Tenant>,
+    webhooks: BTreeMap<(UserId, Uuid), WebhookRecord>,
+    followed: BTreeSet<UserId>,
     pending: BTreeMap<Uuid, Pending>,
 }
 
@@ -119,7 +118,7 @@ pub(super) enum Receiver {
 
 #[derive(Clone)]
 pub(super) struct Pending {
-    pub(super) tenant: Tenant,
+    pub(super) user: UserId,
     pub(super) receiver: Receiver,
     pub(super) due: Timestamp,
     pub(super) is_running: bool,
@@ -127,8 +126,8 @@ pub(super) struct Pending {
 
 impl State {
     /// Whether a delivery may be sent: its webhook exists, or it belongs to a task.
-    fn accepts(&self, tenant: &Tenant, webhook: Option<Uuid>) -> bool {
-        webhook.is_none_or(|webhook| self.webhooks.contains_key(&(tenant.clone(), webhook)))
+    fn accepts(&self, user: &UserId, webhook: Option<Uuid>) -> bool {
+        webhook.is_none_or(|webhook| self.webhooks.contains_key(&(user.clone(), webhook)))
     }
 }
 
@@ -148,8 +147,8 @@ impl Webhooks {
         let mut state = State::default();
         let mut pages = RecordPages::of(&log, Table::Webhook);
         while let Some(page) = pages.next::<WebhookRecord>().await? {
-            for (tenant, record) in page {
-                let key = (tenant, record.webhook.webhook_id);
+            for (user, record) in page {
+                let key = (user, record.webhook.webhook_id);
                 state.webhooks.insert(key, record);
             }
         }
@@ -157,7 +156,7 @@ impl Webhooks {
         while let Some(page) = pages.next::<DeliveryRecord>().await? {
             let waiting = page
                 .iter()
-                .filter_map(|(tenant, record)| pending(tenant, &record.delivery));
+                .filter_map(|(user, record)| pending(user, &record.delivery));
             state.pending.extend(waiting);
         }
         Ok(Self(Arc::new(Inner {
@@ -176,7 +175,7 @@ impl Webhooks {
 
     pub async fn create(
         &self,
-        tenant: &Tenant,
+        user: &UserId,
         url: &str,
         events: Vec<String>,
     ) -> Result<Webhook, CreateError> {
@@ -196,19 +195,19 @@ impl Webhooks {
             created_at: self.0.ids.now(),
             gone: false,
         };
-        let key = (tenant.clone(), webhook.webhook_id);
+        let key = (user.clone(), webhook.webhook_id);
         let record = WebhookRecord {
             webhook,
             after_pos: self.0.log.committed_position(),
         };
         {
             let mut state = self.state();
-            if state.webhooks.keys().filter(|(of, _)| of == tenant).count() >= MAX_WEBHOOKS {
+            if state.webhooks.keys().filter(|(of, _)| of == user).count() >= MAX_WEBHOOKS {
                 return Err(CreateError::TooMany);
             }
             state.webhooks.insert(key.clone(), record.clone());
         }
-        if let Err(error) = self.0.log.write(record.put(tenant)).await {
+        if let Err(error) = self.0.log.write(record.put(user)).await {
             self.state().webhooks.remove(&key);
             return Err(error.into());
         }
@@ -228,13 +227,13 @@ impl Webhooks {
     /// many deliveries wait: a task adds few, and a receiver must not delay tasks.
     pub async fn commit_task_end(
         &self,
-        tenant: &Tenant,
+        user: &UserId,
         task: &Task,
         callback: Option<&str>,
         records: Records,
     ) -> Result<(), Closed> {
         let mut receivers = Vec::new();
-        for record in self.list(tenant) {
+        for record in self.list(user) {
             if record.selects(TASK_ENDED) {
                 receivers.push((Some(record.webhook.webhook_id), record.webhook.url));
             }
@@ -252,23 +251,22 @@ impl Webhooks {
                 DeliveryRecord::new(ids, webhook, url, TASK_ENDED, task.session_id, body.clone())
             })
             .collect();
-        self.store_deliveries(tenant, &deliveries, records).await
+        self.store_deliveries(user, &deliveries, records).await
     }
 
-    /// Deletes a webhook with its waiting deliveries. Returns false if the tenant has no such webhook.
-    pub async fn delete(&self, tenant: &Tenant, id: Uuid) -> Result<bool, Closed> {
-        let mut records =
-            Records::default().delete(Table::Webhook, tenant_key(tenant, id.as_u128()));
+    /// Deletes a webhook with its waiting deliveries. Returns false if the user has no such webhook.
+    pub async fn delete(&self, user: &UserId, id: Uuid) -> Result<bool, Closed> {
+        let mut records = Records::default().delete(Table::Webhook, user_key(user, id.as_u128()));
         {
             let mut state = self.state();
-            if state.webhooks.remove(&(tenant.clone(), id)).is_none() {
+            if state.webhooks.remove(&(user.clone(), id)).is_none() {
                 return Ok(false);
             }
             let waiting = state.pending.extract_if(.., |_, pending| {
-                pending.receiver == Receiver::Webhook(id) && pending.tenant == *tenant
+                pending.receiver == Receiver::Webhook(id) && pending.user == *user
             });
             for (delivery, _) in waiting {
-                records = records.delete(Table::WebhookDelivery, delivery_key(tenant, delivery));
+                records = records.delete(Table::WebhookDelivery, delivery_key(user, delivery));
             }
         }
         self.0.pending_removed.notify_waiters();
@@ -277,33 +275,33 @@ impl Webhooks {
         Ok(true)
     }
 
-    pub fn list(&self, tenant: &Tenant) -> Vec<WebhookRecord> {
+    pub fn list(&self, user: &UserId) -> Vec<WebhookRecord> {
         let state = self.state();
-        let of_tenant = state.webhooks.iter().filter(|((of, _), _)| of == tenant);
-        of_tenant.map(|(_, record)| record.clone()).collect()
+        let of_user = state.webhooks.iter().filter(|((of, _), _)| of == user);
+        of_user.map(|(_, record)| record.clone()).collect()
     }
 
-    /// The number of deliveries that wait, over all tenants.
+    /// The number of deliveries that wait, over all users.
     pub fn pending_count(&self) -> usize {
         self.state().pending.len()
     }
 
-    /// The text of the secret that signs the deliveries of a tenant. `None` if webhooks are disabled.
-    pub fn signing_secret(&self, tenant: &Tenant) -> Option<String> {
+    /// The text of the secret that signs the deliveries of a user. `None` if webhooks are disabled.
+    pub fn signing_secret(&self, user: &UserId) -> Option<String> {
         self.0
             .outgoing
             .as_ref()
-            .map(|outgoing| outgoing.secret.of_tenant(tenant).text())
+            .map(|outgoing| outgoing.secret.of_user(user).text())
     }
 
     pub async fn deliveries(
         &self,
-        tenant: &Tenant,
+        user: &UserId,
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Selected<WebhookDelivery>, ReadError> {
-        RecordPages::below(&self.0.log, Table::WebhookDelivery, tenant_prefix(tenant))
-            .after(before.map(|before| delivery_key(tenant, before)))
+        RecordPages::below(&self.0.log, Table::WebhookDelivery, user_prefix(user))
+            .after(before.map(|before| delivery_key(user, before)))
             .select(limit, |value| {
                 let record = from_json::<DeliveryRecord>(value);
                 Ok(record.map(|record| record.delivery))
@@ -311,13 +309,13 @@ impl Webhooks {
             .await
     }
 
-    pub async fn repeat(&self, tenant: &Tenant, id: Uuid) -> Result<WebhookDelivery, RepeatError> {
-        let found = get_delivery(&self.0.log, tenant, id).await?;
+    pub async fn repeat(&self, user: &UserId, id: Uuid) -> Result<WebhookDelivery, RepeatError> {
+        let found = get_delivery(&self.0.log, user, id).await?;
         let mut record = found.ok_or(RepeatError::Unknown)?;
         let now = self.0.ids.now();
         {
             let mut state = self.state();
-            if !state.accepts(tenant, record.delivery.webhook_id) {
+            if !state.accepts(user, record.delivery.webhook_id) {
                 return Err(RepeatError::Deleted);
             }
             if let Some(waiting) = state.pending.get_mut(&id) {
@@ -330,7 +328,7 @@ impl Webhooks {
             }
         }
         record.repeat(now);
-        self.store_deliveries(tenant, std::slice::from_ref(&record), Records::default())
+        self.store_deliveries(user, std::slice::from_ref(&record), Records::default())
             .await?;
         Ok(record.delivery)
     }
@@ -339,26 +337,26 @@ impl Webhooks {
         lock_or_abort(self.0.state.lock())
     }
 
-    /// The tenants that have webhooks and whose log is not read yet. They are followed from now on.
-    pub(super) fn begin_followers(&self) -> Vec<Tenant> {
+    /// The users that have webhooks and whose log is not read yet. They are followed from now on.
+    pub(super) fn begin_followers(&self) -> Vec<UserId> {
         let mut state = self.state();
-        let tenants: BTreeSet<_> = state
+        let users: BTreeSet<_> = state
             .webhooks
             .keys()
-            .map(|(tenant, _)| tenant.clone())
+            .map(|(user, _)| user.clone())
             .collect();
-        tenants
+        users
             .into_iter()
-            .filter(|tenant| state.followed.insert(tenant.clone()))
+            .filter(|user| state.followed.insert(user.clone()))
             .collect()
     }
 
-    /// Whether a follower continues. It ends with the last webhook of its tenant.
-    pub(super) fn is_followed(&self, tenant: &Tenant) -> bool {
+    /// Whether a follower continues. It ends with the last webhook of its user.
+    pub(super) fn is_followed(&self, user: &UserId) -> bool {
         let mut state = self.state();
-        let continues = state.webhooks.keys().any(|(of, _)| of == tenant);
+        let continues = state.webhooks.keys().any(|(of, _)| of == user);
         if !continues {
-            state.followed.remove(tenant);
+            state.followed.remove(user);
         }
         continues
     }
@@ -377,11 +375,11 @@ impl Webhooks {
     /// Stores deliveries with other records in one commit, and passes them to the sender.
     pub(super) async fn store_deliveries(
         &self,
-        tenant: &Tenant,
+        user: &UserId,
         deliveries: &[DeliveryRecord],
         records: Records,
     ) -> Result<(), Closed> {
-        let put = |records, record: &DeliveryRecord| record.put(tenant, records);
+        let put = |records, record: &DeliveryRecord| record.put(user, records);
         self.0
             .log
             .write(deliveries.iter().fold(records, put))
@@ -389,8 +387,8 @@ impl Webhooks {
         let mut state = self.state();
         for record in deliveries {
             // A webhook that was deleted during the commit gets no deliveries.
-            if let Some((id, waiting)) = pending(tenant, &record.delivery)
-                && state.accepts(tenant, record.delivery.webhook_id)
+            if let Some((id, waiting)) = pending(user, &record.delivery)
+                && state.accepts(user, record.delivery.webhook_id)
             {
                 state.pending.insert(id, waiting);
             }
@@ -410,14 +408,14 @@ impl Webhooks {
     /// Stores the state of a delivery after an attempt. A deleted delivery is not stored again.
     pub(super) async fn finish_attempt(
         &self,
-        tenant: &Tenant,
+        user: &UserId,
         record: &DeliveryRecord,
     ) -> Result<(), Closed> {
         let id = record.delivery.delivery_id;
         if !self.with_pending(|pending| pending.contains_key(&id)) {
             return Ok(());
         }
-        let records = record.put(tenant, Records::default());
+        let records = record.put(user, Records::default());
         self.0.log.write(records).await?;
         self.with_pending(|all| match record.delivery.next_attempt_at {
             Some(next_attempt_at) => {
@@ -433,14 +431,14 @@ impl Webhooks {
     }
 
     /// Ends the deliveries of a webhook whose receiver has answered 410.
-    pub(super) async fn mark_gone(&self, tenant: &Tenant, id: Uuid) -> Result<(), Closed> {
+    pub(super) async fn mark_gone(&self, user: &UserId, id: Uuid) -> Result<(), Closed> {
         let records = {
             let mut state = self.state();
-            let Some(record) = state.webhooks.get_mut(&(tenant.clone(), id)) else {
+            let Some(record) = state.webhooks.get_mut(&(user.clone(), id)) else {
                 return Ok(());
             };
             record.webhook.gone = true;
-            record.put(tenant)
+            record.put(user)
         };
         self.0.version.send_modify(|version| *version += 1);
         self.0.log.write(records).await
@@ -465,13 +463,13 @@ fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenE
 }
 
 /// `None` if the delivery is finished.
-fn pending(tenant: &Tenant, delivery: &WebhookDelivery) -> Option<(Uuid, Pending)> {
+fn pending(user: &UserId, delivery: &WebhookDelivery) -> Option<(Uuid, Pending)> {
     let receiver = match delivery.webhook_id {
         Some(webhook) => Receiver::Webhook(webhook),
         None => Receiver::Callback(target::host(&delivery.url)),
     };
     let pending = Pending {
-        tenant: tenant.clone(),
+        user: user.clone(),
         receiver,
         due: delivery.next_attempt_at?,
         is_running: false,

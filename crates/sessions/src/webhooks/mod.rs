@@ -1,6 +1,6 @@
 //! Webhooks: HTTPS requests that report events of sessions and ends of tasks, in the format of Standard Webhooks.
 //!
-//! A follower reads the log of a tenant and stores a delivery for each event that a webhook selects, together with its
+//! A follower reads the log of a user and stores a delivery for each event that a webhook selects, together with its
 //! position in the log. A sender sends stored deliveries and repeats failed ones. After a crash, both continue from their
 //! records. A delivery that was sent and not recorded is sent again with the same id.
 //!

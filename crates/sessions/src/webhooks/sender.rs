@@ -15,7 +15,7 @@ use super::delivery::{DeliveryRecord, Outcome, delivery_key, get_delivery};
 use super::handle::{Receiver, Webhooks};
 use super::target;
 use base::telemetry::metrics;
-use base::types::Tenant;
+use base::types::UserId;
 use events::api::WebhookDeliveryState;
 use log::eventlog;
 use log::store::Table;
@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 const READ_RETRY: Duration = Duration::from_secs(5);
 /// The time for running attempts at a stop. Attempts that do not end are repeated after the next start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often old deliveries are deleted, their age, and their number for one tenant.
+/// How often old deliveries are deleted, their age, and their number for one user.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 const MAX_FINISHED: usize = 1000;
@@ -49,7 +49,7 @@ pub(super) async fn run(webhooks: Webhooks) {
         running.extend(
             started
                 .into_iter()
-                .map(|(id, tenant)| attempt(&webhooks, tenant, id)),
+                .map(|(id, user)| attempt(&webhooks, user, id)),
         );
         let next = next.min(prune_at);
         tokio::select! {
@@ -64,7 +64,7 @@ pub(super) async fn run(webhooks: Webhooks) {
 }
 
 /// Marks due deliveries as running. Also returns the time of the next one.
-fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, Tenant)>, Instant) {
+fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, UserId)>, Instant) {
     let now = webhooks.0.ids.now();
     webhooks.with_pending(|all| {
         let mut running: HashMap<Receiver, usize> = HashMap::new();
@@ -85,7 +85,7 @@ fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, Tenant)>, Instant) {
                     delivery.is_running = true;
                     *of_receiver += 1;
                     total += 1;
-                    started.push((*id, delivery.tenant.clone()));
+                    started.push((*id, delivery.user.clone()));
                 }
                 wait => next = next.min(wait),
             }
@@ -94,8 +94,8 @@ fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, Tenant)>, Instant) {
     })
 }
 
-async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
-    let mut record = match get_delivery(&webhooks.0.log, &tenant, id).await {
+async fn attempt(webhooks: &Webhooks, user: UserId, id: Uuid) {
+    let mut record = match get_delivery(&webhooks.0.log, &user, id).await {
         Ok(Some(record)) if !record.is_finished() => record,
         Ok(_) => return webhooks.with_pending(|all| drop(all.remove(&id))),
         Err(error) => {
@@ -108,7 +108,7 @@ async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
             });
         }
     };
-    let outcome = timeout(ATTEMPT_TIMEOUT, send(webhooks, &tenant, &record)).await;
+    let outcome = timeout(ATTEMPT_TIMEOUT, send(webhooks, &user, &record)).await;
     let seconds = ATTEMPT_TIMEOUT.as_secs();
     let outcome = outcome
         .unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
@@ -121,13 +121,13 @@ async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
     metrics().webhook_attempts(outcome, 1);
     if gone && let Some(webhook) = record.delivery.webhook_id {
         tracing::warn!(%webhook, "a receiver has answered 410; its webhook gets no more deliveries");
-        let _ = webhooks.mark_gone(&tenant, webhook).await;
+        let _ = webhooks.mark_gone(&user, webhook).await;
     }
     // If the log is closed, the delivery is sent again after the next start.
-    let _ = webhooks.finish_attempt(&tenant, &record).await;
+    let _ = webhooks.finish_attempt(&user, &record).await;
 }
 
-async fn send(webhooks: &Webhooks, tenant: &Tenant, record: &DeliveryRecord) -> Outcome {
+async fn send(webhooks: &Webhooks, user: &UserId, record: &DeliveryRecord) -> Outcome {
     let Some(outgoing) = &webhooks.0.outgoing else {
         return Outcome::Failed("webhooks are disabled".to_owned());
     };
@@ -139,7 +139,7 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, record: &DeliveryRecord) -> 
     let seconds = webhooks.0.ids.now().as_millis() / 1000;
     let signature = outgoing
         .secret
-        .of_tenant(tenant)
+        .of_user(user)
         .sign(&id, seconds, record.body.as_bytes());
     let request = Request::post(url)
         .header(header::CONTENT_TYPE, "application/json")
@@ -178,8 +178,8 @@ async fn prune(webhooks: &Webhooks) {
         webhooks.0.ids.now().before(MAX_AGE),
         MAX_FINISHED,
         |record: &DeliveryRecord| record.is_finished().then_some(record.delivery.created_at),
-        |record, tenant, records| {
-            let key = delivery_key(tenant, record.delivery.delivery_id);
+        |record, user, records| {
+            let key = delivery_key(user, record.delivery.delivery_id);
             records.delete(Table::WebhookDelivery, key)
         },
     );

@@ -11,7 +11,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::Uri;
 use sha2::Sha256;
 
-use base::types::Tenant;
+use base::types::UserId;
 use outgoing::{HostPattern, url_port};
 
 const MAX_URL_BYTES: usize = 2048;
@@ -61,7 +61,7 @@ pub(super) fn host(url: &str) -> String {
 
 const BYTES: usize = 32;
 
-/// The secret of the gateway, from which the secrets of tenants are derived. It is a file of the private folder, so the
+/// The secret of the gateway, from which the secrets of users are derived. It is a file of the private folder, so the
 /// store contains no secret.
 #[derive(Clone)]
 pub(super) struct MasterSecret([u8; BYTES]);
@@ -98,10 +98,10 @@ impl MasterSecret {
         Ok(Self(secret))
     }
 
-    pub(super) fn of_tenant(&self, tenant: &Tenant) -> SigningSecret {
+    pub(super) fn of_user(&self, user: &UserId) -> SigningSecret {
         SigningSecret(mac(
             &self.0,
-            &[b"webhooks of the tenant ", tenant.as_str().as_bytes()],
+            &[b"webhooks of the user ", user.as_str().as_bytes()],
         ))
     }
 }
@@ -200,10 +200,10 @@ mod secret_tests {
         let path = folder.path().join("webhooks");
         let first = MasterSecret::open(&path).unwrap();
         let again = MasterSecret::open(&path).unwrap();
-        let a = Tenant::default();
-        let b = Tenant::new("b");
-        assert_eq!(first.of_tenant(&a).text(), again.of_tenant(&a).text());
-        assert_ne!(first.of_tenant(&a).text(), first.of_tenant(&b).text());
+        let a = UserId::owner();
+        let b = UserId::from_text("b");
+        assert_eq!(first.of_user(&a).text(), again.of_user(&a).text());
+        assert_ne!(first.of_user(&a).text(), first.of_user(&b).text());
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);

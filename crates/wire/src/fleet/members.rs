@@ -82,6 +82,7 @@ pub enum FleetError {
 
 #[derive(Debug, Clone)]
 pub struct MemberKey {
+    /// The user of the key. Names of members belong to the user.
     pub name: Arc<str>,
     pub names: MemberNames,
     pub limits: EffectiveLimits,
@@ -100,6 +101,7 @@ pub struct Joined {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredMember {
+    /// The user to whom the name of the member belongs.
     pub key: String,
     pub info: MemberInfo,
 }

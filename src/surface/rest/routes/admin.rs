@@ -82,7 +82,7 @@ fn diagnostics(app: &AppState, by: &Principal, largest: Option<Vec<StoredSession
     let mut agents: Vec<_> = agents.map(|spec| agent(app, by, spec, now)).collect();
     agents.sort_by(|a, b| a.name.cmp(&b.name));
     note("agents", cut(&mut agents, MAX_AGENTS_BYTES));
-    let mut processes = app.pool().processes(&by.tenant, None);
+    let mut processes = app.pool().processes(&by.user.tenant(), None);
     note("processes", processes.len() > MAX_PROCESSES);
     processes.truncate(MAX_PROCESSES);
     let trees = processes.iter().filter_map(|process| process.tree.as_ref());
@@ -159,7 +159,7 @@ fn store(app: &AppState, largest_sessions: Vec<StoredSession>) -> StoreFigures {
 
 fn agent(app: &AppState, by: &Principal, spec: &AgentSpec, now: Timestamp) -> AgentDiagnostics {
     let info = agent_info(app, by, spec);
-    let failure = app.pool().last_failure(&spec.name, &by.tenant);
+    let failure = app.pool().last_failure(&spec.name, &by.user.tenant());
     AgentDiagnostics {
         name: info.name,
         status: info.status,

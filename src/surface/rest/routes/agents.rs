@@ -89,8 +89,8 @@ async fn get_agent(request: ApiRequest<CanRead, AgentName>) -> Result<Json<Agent
 
 /// Lists the processes of an agent with their states.
 ///
-/// The list contains the processes that run sessions of the own tenant, also those of a member of the fleet. For an agent on
-/// another host, each connection is a process.
+/// The list contains the processes that sessions of the user use, and unused ones, also those of a member of the fleet. For
+/// an agent on another host, each connection is a process.
 #[utoipa::path(get, path = "/v1/agents/{agent}/status", responses(
     (status = 200, body = AgentProcessList, description = "A page of processes."),
 ))]
@@ -99,7 +99,7 @@ async fn list_agent_processes(
 ) -> Result<Json<AgentProcessList>> {
     let spec = request.agent()?;
     let pool = request.app.pool();
-    let processes = pool.processes(&request.by.tenant, Some(&spec.name));
+    let processes = pool.processes_of(&request.by.user, Some(&spec.name));
     let processes = processes.iter().map(agent_process).collect();
     let (processes, next_cursor) = request.params.select(processes, |process| process.agent_id);
     Ok(Json(AgentProcessList {
@@ -185,7 +185,10 @@ fn agent_process(process: &PoolProcess) -> AgentProcess {
 }
 
 pub(super) fn agent_info(app: &AppState, by: &Principal, spec: &AgentSpec) -> Agent {
-    let (figures, initialized) = app.pool().agent_stats(&spec.name, &by.tenant).unzip();
+    let (figures, initialized) = app
+        .pool()
+        .agent_stats(&spec.name, &by.user.tenant())
+        .unzip();
     let initialized = initialized.flatten();
     let member = if spec.is_member() {
         app.fleet.member(&spec.name)
@@ -399,7 +402,7 @@ async fn install_agent(
         }
         OrderError::Stopping => ApiError::draining(),
     })?;
-    tracing::info!(agent = %installation.agent, by = %request.by.id, "adding an agent");
+    tracing::info!(agent = %installation.agent, by = request.by.user.name(), "adding an agent");
     let body = Json(installation);
     Ok((StatusCode::ACCEPTED, location("/v1/installation"), body).into_response())
 }
@@ -453,7 +456,7 @@ fn check_call(
 ))]
 async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<Json<AgentAuth>> {
     let spec = request.agent()?;
-    let tenant = &request.by.tenant;
+    let tenant = &request.by.user.tenant();
     let pool = request.app.pool();
     let known = pool.agent_stats(&spec.name, tenant);
     let initialized = known.and_then(|known| known.1);
@@ -525,7 +528,7 @@ async fn sign_in(
         None => meta,
     };
     // The methods from an earlier process are enough to reject an unknown method without starting a process.
-    let stats = app.pool().agent_stats(&spec.name, &by.tenant);
+    let stats = app.pool().agent_stats(&spec.name, &by.user.tenant());
     let known = stats.and_then(|stats| stats.1);
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
@@ -572,7 +575,8 @@ fn offer_terminal_sign_in(
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }
     let id = app.ids.uuid();
-    app.pool().offer_sign_in(spec, &by.tenant, id, method)?;
+    app.pool()
+        .offer_sign_in(spec, &by.user.tenant(), id, method)?;
     let path = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
     let url = public.map_or_else(|| path.clone(), |Extension(public)| public.join(&path));
     let body = Json(SignInTerminal { url });
@@ -604,7 +608,7 @@ async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode
     let timeout = request.app.limits.agents.call_timeout;
     visit.call(logout, &params, timeout).await?;
     visit.signed_out();
-    tracing::info!(agent = %spec.name, by = %request.by.id, "signed out of an agent");
+    tracing::info!(agent = %spec.name, by = request.by.user.name(), "signed out of an agent");
     let event = SignedOut { agent: request.ids };
     request.app.audit.append(&request.by.author(), event);
     Ok(StatusCode::NO_CONTENT)
@@ -642,16 +646,18 @@ async fn open_terminal(
     // An offer is valid for one connection. A request that is no WebSocket must not consume it.
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
-        Err(_) if !app.pool().offers_sign_in(&name, &by.tenant, id) => {
+        Err(_) if !app.pool().offers_sign_in(&name, &by.user.tenant(), id) => {
             return Err(ApiError::not_found());
         }
         Err(rejection) => return Err(ApiError::no_websocket(&rejection)),
     };
     let guard = app.streams.acquire(&by, "sign_in")?;
     let pool = app.pool();
-    let opened = pool.open_sign_in(&spec, &by.tenant, id, size).await?;
+    let opened = pool
+        .open_sign_in(&spec, &by.user.tenant(), id, size)
+        .await?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
-    tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
+    tracing::info!(agent = %name, by = by.user.name(), "started a sign-in in a terminal");
     let record = SignInRecord::start(&app.audit, &by.author(), name, None);
     let bytes = app.limits.http.max_websocket_message_bytes;
     let shutdown = app.shutdown.clone();

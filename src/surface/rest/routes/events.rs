@@ -138,7 +138,7 @@ async fn prompt_events(
 /// Streams the events of a turn as Server-Sent Events, for any `Accept`. The stream ends with the turn.
 ///
 /// `Last-Event-ID` or `after` continues behind an event. After the end of the turn the stream has `end` and closes. It
-/// counts against the streams of the key.
+/// counts against the streams of the user.
 #[utoipa::path(get, path = "/v1/sessions/{session}/prompts/{prompt}/events/stream", responses(
     (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
     (status = 204, description = "The cursor is at the end of the turn, or with `follow=false` at the end of the log. An `EventSource` does not reconnect."),
@@ -188,7 +188,7 @@ async fn respond_turn(
 
 /// Reads the events of many sessions in commit order, page by page.
 ///
-/// Without `session`, the response has the events of all sessions that the key may read, including new
+/// Without `session`, the response has the events of all sessions of the user, including new
 /// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
 /// `extension` events only if `types` names them. `Accept: text/event-stream` returns the same as
 /// `/v1/events/stream`. `Accept: application/x-ndjson` streams the same events, one JSON object on each line. Both
@@ -207,7 +207,7 @@ async fn all_events(
 
 /// Streams the events of many sessions in commit order as Server-Sent Events, for any `Accept`.
 ///
-/// Without `session`, the stream has the events of all sessions that the key may read, including new
+/// Without `session`, the stream has the events of all sessions of the user, including new
 /// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
 /// `extension` events only if `types` names them.
 ///
@@ -256,11 +256,11 @@ async fn respond_all(
     };
     let none = || chosen.iter().map(|(id, _)| (*id, None)).collect();
     let starts = starts.unwrap_or_else(none);
-    let tenant = request.by.tenant.clone();
-    let summaries = summaries.then(|| log.summaries(&tenant));
+    let owner = request.by.user.clone();
+    let summaries = summaries.then(|| log.summaries(&owner));
     let selects = summaries.is_some() || !chosen.is_empty();
     let scope = GlobalScope {
-        tenant,
+        owner,
         sessions: selects.then_some(starts),
     };
     let reader = log.global_reader(scope, start).await?;

@@ -422,8 +422,7 @@ async fn list_workspaces(
     let cursor = params.short("cursor", 4096)?;
     let limit = params.limit(50, 200)?;
     params.finish()?;
-    let workspaces = &request.app.sessions.context().workspaces;
-    let workspaces = workspaces.with_granted(request.by.folders.clone());
+    let workspaces = request.app.sessions.context().folders_of(&request.by);
     let Some(path) = path else {
         let folders = workspaces.top_folders().filter_map(folder).collect();
         let roots = Page::new(cursor, limit);

@@ -21,7 +21,7 @@ use crate::surface::http::{
 use crate::surface::rest::fleet_socket::{FleetSocket, check_name, rejected};
 use agents::cca::MAX_MESSAGE_BYTES;
 use agents::pool::Priority;
-use base::types::{AgentDialect, AgentName, PrincipalLimit, Scope, Timestamp};
+use base::types::{AgentDialect, AgentName, PrincipalLimit, Scope, Tenant, Timestamp};
 use events::api::{
     BroadcastForm, BroadcastReport, BroadcastTo, CreateBroadcast, FleetMember, FleetMemberList,
     FleetMemberState, MemberCall, ProblemCode, RemovedMembers, RpcResult,
@@ -82,7 +82,7 @@ async fn drain_member(request: ApiRequest<CanAdmin, AgentName>) -> Result<Status
     let member = request.app.fleet.member(&request.ids);
     let member = member.ok_or_else(ApiError::not_found)?;
     member.start_drain();
-    tracing::info!(member = %member.name(), key = %request.by.id, "a member of the fleet is being drained");
+    tracing::info!(member = %member.name(), key = request.by.user.name(), "a member of the fleet is being drained");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -101,11 +101,11 @@ async fn remove_member(request: ApiRequest<CanAdmin, AgentName>) -> Result<Statu
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Removes all members of a key.
+/// Removes all members of a user.
 ///
-/// As the removal of each of them. To exclude them, also revoke the key: this removes its members too.
+/// As the removal of each of them. To exclude them, also revoke the user's keys: this removes the members too.
 #[utoipa::path(delete, path = "/v1/fleet", responses(
-    (status = 200, body = RemovedMembers, description = "The members of the key are removed. There may be none."),
+    (status = 200, body = RemovedMembers, description = "The members of the user are removed. There may be none."),
 ))]
 async fn remove_members(
     mut request: ApiRequest<CanAdmin, (), Params>,
@@ -123,7 +123,7 @@ fn remove<I, Q>(
 ) -> Vec<AgentName> {
     let removed = request.app.fleet.remove_where(condition, REMOVED_TEXT);
     for member in &removed {
-        tracing::info!(%member, key = %request.by.id, "a member was removed from the fleet");
+        tracing::info!(%member, key = request.by.user.name(), "a member was removed from the fleet");
     }
     removed
 }
@@ -207,9 +207,13 @@ async fn connect_member(
     request.params.finish()?;
     let ApiRequest { app, by, .. } = request;
     let upgrade = upgrade.map_err(|rejection| ApiError::no_websocket(&rejection))?;
+    if by.user.tenant() != Tenant::default() {
+        let detail = "the fleet has members of the tenant `default` only";
+        return Err(ApiError::new(ProblemCode::Forbidden, detail));
+    }
     let guard = app.streams.acquire(&by, "fleet")?;
     let key = MemberKey {
-        name: by.id.clone(),
+        name: by.user.name().into(),
         names: by.credential().verified.member_names.clone(),
         limits: app.principal_limits.effective(&by),
     };
@@ -218,7 +222,7 @@ async fn connect_member(
         Some((name, instance, info)) => {
             let max = key.limits.max(PrincipalLimit::Members);
             let opened = check_name(&app, &name, &key).and_then(|()| {
-                let opened = app.cca.open(&name, &by.key(), instance, max);
+                let opened = app.cca.open(&name, &by.user, instance, max);
                 opened.map_err(|error| rejected(&app, &name, &key, error.to_string()))
             });
             let opened = opened.map_err(|reason| ApiError::new(ProblemCode::Forbidden, reason))?;
@@ -270,9 +274,9 @@ fn cca_description(params: &mut Params) -> Result<Option<(AgentName, Option<Stri
 
 /// Sends a message to all or selected agents, sessions and members of the fleet.
 ///
-/// A notification reaches running processes. A prompt is queued in sessions and requires the scope `admin`. Only targets of the
-/// own tenant get the message. The response names each target, and waits for at most 5 seconds for each of them. A principal
-/// can send six broadcasts in a minute.
+/// A notification reaches running processes. A prompt is queued in sessions and requires the scope `admin`. Only
+/// processes of the user's own sessions, unused processes, and members get the message. The response names each target, and
+/// waits for at most 5 seconds for each of them. A user can send six broadcasts in a minute.
 #[utoipa::path(post, path = "/v1/broadcasts", request_body = CreateBroadcast, responses(
     (status = 200, body = BroadcastReport, description = "The targets that got the message, and those that did not."),
 ))]

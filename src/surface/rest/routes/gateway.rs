@@ -21,9 +21,9 @@ pub(super) fn routes() -> Routes {
     routes![get_gateway, create_ticket, livez, readyz]
 }
 
-/// Gets the version of the gateway, and the principal, scopes and limits of the key.
+/// Gets the version of the gateway, and the user, scopes and limits of the key.
 ///
-/// Any key can read it. `limits` has the values that apply to this key. Counts are per minute or at the same time, as
+/// Any key can read it. `limits` has the values that apply to the user. Counts are per minute or at the same time, as
 /// their names say.
 #[utoipa::path(get, path = "/v1", responses(
     (status = 200, body = GatewayInfo, description = "The gateway, and the rights and limits of this key."),
@@ -35,8 +35,8 @@ async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         epoch: app.epoch(),
         principal: PrincipalInfo {
-            id: by.id.to_string(),
-            tenant: by.tenant.as_str().to_owned(),
+            id: by.user.name().to_owned(),
+            tenant: by.user.tenant().as_str().to_owned(),
         },
         scopes: by.scopes.iter().collect(),
         limits: limits(&app.limits, &app.principal_limits.effective(&by)),

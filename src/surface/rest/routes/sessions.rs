@@ -174,7 +174,7 @@ fn metadata_filter(params: &mut Params) -> Result<MetadataFilter> {
 /// Gets a session. The response reflects every event up to its `lastEventId`.
 ///
 /// `If-None-Match` with the `ETag` of an earlier response returns 304 if nothing has changed. A session of another
-/// tenant is 404.
+/// user is 404.
 #[utoipa::path(get, path = "/v1/sessions/{session}", responses(
     (status = 200, body = Session, description = "The session."),
     (status = 304, description = "The session has an ETag from `If-None-Match`."),

@@ -80,7 +80,7 @@ async fn list_tasks(mut request: ApiRequest<CanRead, (), Params>) -> Result<Json
     let limit = request.params.limit(DEFAULT_TASKS, MAX_TASKS)?;
     request.params.finish()?;
     let tasks = &request.app.tasks;
-    let list = tasks.list(&request.by.tenant, &filter, before, limit).await;
+    let list = tasks.list(&request.by.user, &filter, before, limit).await;
     Ok(Json(list.map_err(ApiError::internal)?))
 }
 
@@ -93,7 +93,7 @@ async fn list_tasks(mut request: ApiRequest<CanRead, (), Params>) -> Result<Json
 ))]
 async fn get_task(request: ApiRequest<CanRead, Uuid>, wait: PreferWait) -> Result<Response> {
     let tasks = &request.app.tasks;
-    let task = tasks.get(&request.by.tenant, request.ids).await;
+    let task = tasks.get(&request.by.user, request.ids).await;
     let task = task.map_err(ApiError::internal)?;
     let task = task.ok_or_else(ApiError::not_found)?;
     let held = if task.status.has_ended() {
@@ -113,7 +113,7 @@ async fn get_task(request: ApiRequest<CanRead, Uuid>, wait: PreferWait) -> Resul
 ))]
 async fn cancel_task(request: ApiRequest<CanPrompt, Uuid>) -> Result<Response> {
     let tasks = &request.app.tasks;
-    let task = tasks.cancel(&request.by.tenant, request.ids).await?;
+    let task = tasks.cancel(&request.by.user, request.ids).await?;
     respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
 }
 
@@ -144,9 +144,9 @@ async fn respond<S, I, Q>(
         tokio::select! {
             biased;
             () = request.by.admission().wait_key_ended() => return Err(Problem::key_ended().into()),
-            () = tasks.wait_ended(&request.by.tenant, task.task_id, held.limit) => {}
+            () = tasks.wait_ended(&request.by.user, task.task_id, held.limit) => {}
         }
-        let now = tasks.get(&request.by.tenant, task.task_id).await;
+        let now = tasks.get(&request.by.user, task.task_id).await;
         let now = now.map_err(ApiError::internal)?;
         task = now.ok_or_else(ApiError::not_found)?;
     }

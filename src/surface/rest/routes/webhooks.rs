@@ -41,7 +41,7 @@ const MAX_DELIVERIES: usize = 200;
     (status = 200, body = WebhookList, description = "A page of webhooks."),
 ))]
 async fn list_webhooks(request: ApiRequest<CanAdmin, (), Page<Uuid>>) -> Result<Json<WebhookList>> {
-    let webhooks = request.app.webhooks.list(&request.by.tenant);
+    let webhooks = request.app.webhooks.list(&request.by.user);
     let webhooks = webhooks.into_iter().map(|record| record.webhook).collect();
     let (webhooks, next_cursor) = request
         .params
@@ -87,7 +87,7 @@ async fn create(
     wanted: CreateWebhook,
 ) -> Result<Webhook> {
     let webhooks = &app.webhooks;
-    let created = webhooks.create(&principal.tenant, &wanted.url, wanted.events);
+    let created = webhooks.create(&principal.user, &wanted.url, wanted.events);
     let created = created.await.map_err(|error| {
         let detail = error.to_string();
         match error {
@@ -113,7 +113,7 @@ async fn create(
     (status = 200, body = Webhook, description = "The webhook."),
 ))]
 async fn get_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<Json<Webhook>> {
-    let webhooks = request.app.webhooks.list(&request.by.tenant);
+    let webhooks = request.app.webhooks.list(&request.by.user);
     let mut webhooks = webhooks.into_iter().map(|record| record.webhook);
     let found = webhooks.find(|webhook| webhook.webhook_id == request.ids);
     Ok(Json(found.ok_or_else(ApiError::not_found)?))
@@ -127,7 +127,7 @@ async fn get_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<Json<Webhook
 ))]
 async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCode> {
     let webhooks = &request.app.webhooks;
-    let deleted = webhooks.delete(&request.by.tenant, request.ids).await;
+    let deleted = webhooks.delete(&request.by.user, request.ids).await;
     if !deleted.map_err(|_| ApiError::draining())? {
         return Err(ApiError::not_found());
     }
@@ -145,7 +145,7 @@ async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCod
     (status = 200, body = WebhookSecret, description = "The secret."),
 ))]
 async fn get_webhook_secret(request: ApiRequest<CanAdmin>) -> Result<Json<WebhookSecret>> {
-    let secret = request.app.webhooks.signing_secret(&request.by.tenant);
+    let secret = request.app.webhooks.signing_secret(&request.by.user);
     let disabled = || ApiError::new(ProblemCode::Forbidden, CreateError::Disabled.to_string());
     Ok(Json(WebhookSecret {
         secret: secret.ok_or_else(disabled)?,
@@ -166,7 +166,7 @@ async fn list_deliveries(
     let limit = params.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
     params.finish()?;
     let webhooks = &request.app.webhooks;
-    let found = webhooks.deliveries(&request.by.tenant, before, limit).await;
+    let found = webhooks.deliveries(&request.by.user, before, limit).await;
     let found = found.map_err(ApiError::internal)?;
     let next = found.next.as_deref().and_then(newest_first_id);
     Ok(Json(WebhookDeliveryList {
@@ -183,7 +183,7 @@ async fn list_deliveries(
 ))]
 async fn retry_delivery(request: ApiRequest<CanAdmin, Uuid>) -> Result<Response> {
     let webhooks = &request.app.webhooks;
-    let repeated = webhooks.repeat(&request.by.tenant, request.ids).await;
+    let repeated = webhooks.repeat(&request.by.user, request.ids).await;
     let repeated = repeated.map_err(|error| match error {
         RepeatError::Unknown => ApiError::not_found(),
         RepeatError::Deleted => ApiError::invalid("", error.to_string()),

@@ -290,7 +290,7 @@ export interface components {
             /** @description The public id of the key of a request. */
             keyId?: string;
             kind: components["schemas"]["ActorKind"];
-            /** @description The name of the principal, or of the agent. */
+            /** @description The name of the user, or of the agent. */
             name?: string;
         };
         /** @description An event of the audit log of a previous gateway about a session that was imported. This log did not record it. */
@@ -352,11 +352,12 @@ export interface components {
         AuditedKey: {
             /** @description The public id of the key. */
             id: string;
-            /** @description `link` or `named`. */
+            /** @description `link`, `local` or `named`. */
             kind: string;
-            /** @description The name of the principal. */
             name: string;
             scopes: components["schemas"]["Scope"][];
+            /** @description The user of the key, as `TENANT/NAME`. */
+            user: string;
         };
         /** @description A state of a member of the fleet that began. */
         AuditedMemberState: components["schemas"]["KnownAuditedMemberState"];
@@ -878,7 +879,7 @@ export interface components {
             capacity: number;
             /** @description True if the member gets no new processes. */
             draining: boolean;
-            /** @description The name of the key to which the name of the member belongs. */
+            /** @description The user to whom the name of the member belongs. */
             key: string;
             /**
              * Format: date-time
@@ -908,7 +909,7 @@ export interface components {
             /** @description The version of the program that connects. */
             version: string;
         };
-        /** @description The state of a member of the fleet changed. For a key, the log has at most 60 of these events a minute. */
+        /** @description The state of a member of the fleet changed. For a user, the log has at most 60 of these events a minute. */
         FleetMemberChangedEvent: {
             actor: components["schemas"]["AuditActor"];
             /**
@@ -920,7 +921,7 @@ export interface components {
             error?: string;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
-            /** @description The name of the key with which the member connects. */
+            /** @description The user to whom the name of the member belongs. */
             key: string;
             member: components["schemas"]["AgentName"];
             /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
@@ -968,7 +969,7 @@ export interface components {
              */
             type: "folder.granted";
         };
-        /** @description The gateway, and the principal of the request. */
+        /** @description The gateway, and the user of the request. */
         GatewayInfo: {
             /** @description The token of the store. Positions of `/v1/events` start with it. The ids of events start with a token of their session. */
             epoch: string;
@@ -1175,7 +1176,7 @@ export interface components {
              */
             userId?: number | null;
         };
-        /** @description A key was created, by a command or for the link of a start. */
+        /** @description A key was created: by a command, for the link of a start, or for an `attach` process. */
         KeyCreatedEvent: {
             actor: components["schemas"]["AuditActor"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
@@ -1195,7 +1196,7 @@ export interface components {
              */
             type: "key.created";
         };
-        /** @description A link key was deleted, because it was not used for `auth.link_key_idle_timeout`. */
+        /** @description A key was deleted: its time ended, or a link key or local key was not used for `auth.link_key_idle_timeout`. */
         KeyExpiredEvent: {
             actor: components["schemas"]["AuditActor"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
@@ -1224,7 +1225,7 @@ export interface components {
             createdAt: string | null;
             /**
              * Format: date-time
-             * @description When the key ends if it is not used. Null if it does not expire.
+             * @description The time at which the key ends. The use of a link key or a local key delays it. Null if the key does not end.
              */
             expiresAt: string | null;
             /** @description The folders outside of the workspace roots that the key may use. */
@@ -1237,16 +1238,17 @@ export interface components {
              * @description Null for a key without a use, and for the key of the configuration.
              */
             lastUsedAt: string | null;
-            /** @description The limits of the principal that differ from `[limits.per_key]`, by their configuration keys. */
+            /** @description The limits of the user that differ from `[limits.per_key]`, by their configuration keys. */
             limits: {
                 [key: string]: number;
             };
             /** @description The only names that members of the fleet may use with the key. Empty: all names except those of known agents. */
             memberNames: components["schemas"]["AgentName"][];
-            /** @description The name of the principal. Keys with the same name belong to the same principal. */
             name: string;
             scopes: components["schemas"]["Scope"][];
             tenant: string;
+            /** @description The user to whom the key gives access. Sessions and limits belong to the user. */
+            user: string;
         };
         /** @description The origin of a key. */
         KeyKind: components["schemas"]["KnownKeyKind"];
@@ -1256,7 +1258,10 @@ export interface components {
             /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
         };
-        /** @description A key was revoked: by a command, or because there were too many link keys. */
+        /**
+         * @description A key was revoked: by a command, at the end of an `attach` process, or because there were too many link keys or local
+         *     keys.
+         */
         KeyRevokedEvent: {
             actor: components["schemas"]["AuditActor"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
@@ -1297,13 +1302,13 @@ export interface components {
              */
             type: "key.rotated";
         };
-        /** @description The scopes of a key changed, or the limits of its principal. `key` has the new scopes. */
+        /** @description The scopes of a key changed, or the limits of its user. `key` has the new scopes. */
         KeyUpdatedEvent: {
             actor: components["schemas"]["AuditActor"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             key: components["schemas"]["AuditedKey"];
-            /** @description Whether limits of the principal changed. */
+            /** @description Whether limits of the user changed. */
             limitsChanged: boolean;
             /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
             previous: string;
@@ -1424,7 +1429,7 @@ export interface components {
          * @description The origin of a key.
          * @enum {string}
          */
-        KnownKeyKind: "link" | "named" | "admin";
+        KnownKeyKind: "link" | "local" | "named" | "admin";
         /**
          * @description The reason why the agent lost the context of the session.
          * @enum {string}
@@ -1663,7 +1668,7 @@ export interface components {
             nextCursor: string | null;
             requests: components["schemas"]["PendingRequest"][];
         };
-        /** @description The limits of the principal. All its keys count together. */
+        /** @description The limits of the user. All keys of the user count together. */
         PerKeyLimits: {
             /**
              * Format: int32
@@ -1781,7 +1786,7 @@ export interface components {
         };
         /** @description Statistics of the agent's processes, summed over all pools. */
         PoolFigures: {
-            /** @description The number of idle processes: ready for any session, or reserved for the principal that used them last. */
+            /** @description The number of idle processes: ready for any session, or reserved for the user whose sessions used them last. */
             idle: number;
             /**
              * Format: int64
@@ -1836,9 +1841,9 @@ export interface components {
              */
             type: "position";
         };
-        /** @description The holder of the key. */
+        /** @description The user to whom the key gives access. */
         PrincipalInfo: {
-            /** @description The name of the key. */
+            /** @description The name of the user. Sessions belong to the user. */
             id: string;
             tenant: string;
         };
@@ -1848,7 +1853,7 @@ export interface components {
             acp?: components["schemas"]["RpcError"];
             /** @description The sign-in methods of the agent (`authMethods`). */
             authMethods?: unknown;
-            /** @description The principal that resolved the request. */
+            /** @description The user that resolved the request. */
             by?: string;
             code: components["schemas"]["ProblemCode"];
             /** @description An explanation of this occurrence. */
@@ -1871,7 +1876,7 @@ export interface components {
             requestId?: components["schemas"]["RequestId"];
             /** @description The scope that the key lacks. */
             requiredScope?: components["schemas"]["Scope"];
-            /** @description The earlier resolution of the request. `by` is the principal that resolved it. */
+            /** @description The earlier resolution of the request. `by` is the user that resolved it. */
             resolution?: components["schemas"]["Resolution"];
             /**
              * Format: int64
@@ -1943,7 +1948,7 @@ export interface components {
         ProcessState: components["schemas"]["KnownProcessState"];
         /** @description A turn. The object is the exact state at its `lastEventId`. */
         Prompt: {
-            /** @description The principal that sent the prompt. */
+            /** @description The user that sent the prompt. */
             by: string;
             /** @description Why the gateway cancelled the turn. Absent if it did not. */
             cancelCause?: components["schemas"]["CancelCause"];
@@ -1969,7 +1974,7 @@ export interface components {
         /** @description A client changed a queued prompt: its content, its place in the queue, or both. */
         PromptChangedEvent: {
             before?: components["schemas"]["PromptId"] | null;
-            /** @description The principal that changed the prompt. */
+            /** @description The user that changed the prompt. */
             by: string;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
@@ -2077,7 +2082,7 @@ export interface components {
              * @description The broadcast that sent the prompt. Absent for another prompt.
              */
             broadcastId?: string;
-            /** @description The principal that sent the prompt. */
+            /** @description The user that sent the prompt. */
             by: string;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
@@ -2113,7 +2118,7 @@ export interface components {
              * @description The broadcast that sent the prompt. Absent for another prompt.
              */
             broadcastId?: string;
-            /** @description The principal that sent the prompt. */
+            /** @description The user that sent the prompt. */
             by: string;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
@@ -2260,7 +2265,7 @@ export interface components {
         RequestResolvedEvent: {
             /** @description The ACP client that alone could answer. Absent if every client could answer. */
             acpClient?: string;
-            /** @description The principal that answered. Absent unless a client answered. */
+            /** @description The user that answered. Absent unless a client answered. */
             by?: string;
             error?: {
                 [key: string]: unknown;
@@ -2530,7 +2535,7 @@ export interface components {
         };
         /** @description The members that a client changed. */
         SessionChangedEvent: {
-            /** @description The principal that made the change. */
+            /** @description The user that made the change. */
             by: string;
             configOptions?: unknown;
             currentModeId?: string;
@@ -3023,7 +3028,7 @@ export interface components {
              *     budget, and until the task runs.
              */
             budgetEnforced: boolean | null;
-            /** @description The principal that created the task. */
+            /** @description The user that created the task. */
             by: string;
             /** @description The scheme and the host of the URL. The rest can have a secret. */
             callbackUrl: string | null;
@@ -3287,7 +3292,7 @@ export interface components {
         };
         /** @description A turn: the prompt, the messages and actions of the agent, and the result. */
         Turn: {
-            /** @description The principal that sent the prompt. Null if retention deleted the start of the turn. */
+            /** @description The user that sent the prompt. Null if retention deleted the start of the turn. */
             by: string | null;
             /** @description Why the gateway cancelled the turn. Absent if it did not. */
             cancelCause?: components["schemas"]["CancelCause"];
@@ -3396,7 +3401,7 @@ export interface components {
         TurnOutcome: components["schemas"]["KnownTurnOutcome"];
         /** @description A request of the agent and its resolution. */
         TurnRequest: {
-            /** @description The principal that answered. */
+            /** @description The user that answered. */
             by?: string;
             createdAt: components["schemas"]["Timestamp"];
             error?: {

@@ -69,11 +69,12 @@ export const lastActivity = "Last activity";
 
 export const noKeys = "No keys.";
 export const name = "Name";
+export const user = "User";
 export const id = "Id";
 export const scopes = "Scopes";
 export const kind = "Kind";
 /** By the kind of the key. */
-export const keyKinds: Record<string, string> = { link: "Link", named: "Named", admin: "Configuration" };
+export const keyKinds: Record<string, string> = { link: "Link", local: "This machine", named: "Named", admin: "Configuration" };
 export const created = "Created";
 export const expires = "Expires";
 export const lastUsed = "Last used";

@@ -31,7 +31,7 @@ export const isHere = "here already";
 export const add = "Add an agent";
 export const addMore = "Add more agents";
 export const onlyDemo = "The demo agent has no model. Add an agent that works for you.";
-export const needsAdminLink = "A link of `acp-gateway key create NAME --scopes read,prompt,approve,files,admin --link` can add agents here.";
+export const needsAdminLink = "A link of `acp-gateway key create NAME --user owner --scopes read,prompt,approve,files,admin --link` can add agents here.";
 export const onMachine = "On this machine";
 export const ofRegistry = "From the registry";
 export const addIt = (agent: string) => `Add ${agent}`;

@@ -1,7 +1,7 @@
 // The key of the page: the form for it, a link that brings another one, and its rights.
 
 export const refused = "The gateway refused this key.";
-export const refusedHint = "It may be mistyped, revoked, or unused for 30 days. Run `acp-gateway link` for a new link, or paste another key.";
+export const refusedHint = "It may be mistyped, revoked, expired, or unused for 30 days. Run `acp-gateway link` for a new link, or paste another key.";
 export const ask = "Open a link of the gateway, or paste its key here. `acp-gateway link` prints a new link.";
 export const field = "Key or link";
 export const malformed = "This does not look like a key: it has spaces or unusual characters in it.";
@@ -11,7 +11,7 @@ export const goOn = "Continue";
 
 export const replaceTitle = "Use the key of this link?";
 export const replaceText =
-  "This browser already has another key. With the key of the link you work as its principal, and its owner can see your sessions. Replace your key only if you trust the sender of the link.";
+  "This browser already has another key. With the key of the link you work as its user, and other keys of that user see your sessions. Replace your key only if you trust the sender of the link.";
 export const keepMine = "Keep my key";
 export const replace = "Replace the key";
 

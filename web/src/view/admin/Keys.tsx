@@ -19,6 +19,7 @@ export function Keys({ client }: { client: GatewayClient }) {
           empty={strings.admin.noKeys}
           columns={{
             [strings.admin.name]: ({ name }) => visible(name),
+            [strings.admin.user]: ({ user, tenant }) => visible(tenant === "default" ? user : `${tenant}/${user}`),
             [strings.admin.id]: ({ keyId }) => <code className="admin-short">{keyId}</code>,
             [strings.admin.kind]: ({ kind }) => lookup(strings.admin.keyKinds, kind) ?? kind,
             [strings.admin.scopes]: ({ scopes }) => scopes.join(", "),

@@ -22,7 +22,7 @@ pub(super) struct GlobalSource {
     page: VecDeque<Run>,
     /// The last position that the read of `page` covered.
     page_end: u64,
-    /// One registration for each named session, or one registration for the whole tenant.
+    /// One registration for each named session, or one for all sessions of the user.
     _registrations: Vec<ReaderRegistration>,
 }
 
@@ -59,7 +59,7 @@ impl GlobalSource {
             }
         }
         let scope = Arc::new(Scope {
-            tenant: scope.tenant,
+            owner: scope.owner,
             sessions: floors,
         });
         let register = |scope| shared.readers.register(scope);
@@ -68,7 +68,7 @@ impl GlobalSource {
                 let sessions = sessions.keys().copied();
                 sessions.map(ReaderScope::Session).map(register).collect()
             }
-            None => vec![register(ReaderScope::Tenant(scope.tenant.clone()))],
+            None => vec![register(ReaderScope::User(scope.owner.clone()))],
         };
         let source = Self {
             _registrations: registrations,
@@ -102,7 +102,7 @@ impl GlobalSource {
 
     /// Advances the cursor to the next run in the tails, or over runs outside the scope.
     pub(super) fn find(&self, cursor: &mut u64) -> Found {
-        let filter = |run: &Run| self.scope.contains(run.tenant.as_str(), run.session);
+        let filter = |run: &Run| self.scope.contains(run.owner.as_str(), run.session);
         let found = self.shared.published.tails().after(*cursor, filter);
         match found {
             Found::Run(run) => {
@@ -124,7 +124,7 @@ impl GlobalSource {
         let after = *cursor;
         let max_bytes = self.shared.limits.store_page_bytes;
         let read = move |store: &dyn Store| {
-            let filter = |tenant: &str, session| scope.contains(tenant, session);
+            let filter = |owner: &str, session| scope.contains(owner, session);
             store.read_all(after, max_bytes, &filter)
         };
         self.shared.reads.start(read).await

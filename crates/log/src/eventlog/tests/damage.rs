@@ -144,7 +144,7 @@ async fn fully_damaged_log_has_a_reader() {
 #[tokio::test]
 async fn damage_resets_only_readers_of_that_session() {
     let spoilt = spoilt("pos IN (6, 10)").await;
-    let tenant = Tenant::default();
+    let owner = UserId::owner();
     let only = |sessions: &[(u8, Option<u64>)]| {
         Some(
             sessions
@@ -198,7 +198,7 @@ async fn damage_resets_only_readers_of_that_session() {
         ),
     ] {
         let scope = GlobalScope {
-            tenant: tenant.clone(),
+            owner: owner.clone(),
             sessions,
         };
         let mut reader = in_time(spoilt.log.global_reader(scope.clone(), start))

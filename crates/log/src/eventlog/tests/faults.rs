@@ -144,7 +144,7 @@ async fn reader_resumes_after_failed_read() {
     }
     let mut reader = session.reader(Start::Beginning);
     let scope = GlobalScope {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         sessions: None,
     };
     let mut all = log.global_reader(scope, Start::Beginning).await.unwrap();

@@ -26,7 +26,7 @@ async fn events(reader: &mut Reader, count: usize) -> Vec<(SessionId, u64, u64)>
 
 fn everything() -> GlobalScope {
     GlobalScope {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         sessions: None,
     }
 }
@@ -37,7 +37,7 @@ fn only(sessions: &[(u8, Option<u64>)]) -> GlobalScope {
         .map(|(number, start)| (id(*number), *start))
         .collect();
     GlobalScope {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         sessions: Some(sessions),
     }
 }
@@ -69,7 +69,10 @@ async fn both_ways(limits: Limits) {
             expected.push((session.session(), n, expected.len() as u64 + 1));
         }
     }
-    let stranger = log.session(&Tenant::new("other"), id(7)).await.unwrap();
+    let stranger = log
+        .session(&UserId::from_text("other"), id(7))
+        .await
+        .unwrap();
     say_and_wait(&stranger).await;
     let new = open(&log, 3).await;
     say_and_wait(&new).await;
@@ -78,7 +81,7 @@ async fn both_ways(limits: Limits) {
     assert_eq!(
         events(&mut all, 41).await,
         expected,
-        "commit order, with new sessions, without other tenants"
+        "commit order, with new sessions, without other owners"
     );
     let mut resumed = log
         .global_reader(everything(), Start::After(30))

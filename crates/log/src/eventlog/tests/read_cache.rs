@@ -121,7 +121,7 @@ async fn erase_invalidates_cache() {
     assert_eq!(follow(&mut lagging, last).await.0, [last]);
     let before = log.shared.published.read_cache().bytes();
     session.state.cache_runs(&[Run {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         session: id(1),
         first_seq: 1,
         last_seq: 1,
@@ -203,7 +203,7 @@ async fn uncommitted_notice_hides_events() {
     let frames =
         (EVENTS - 1..=EVENTS + 1).map(|seq| format!("id: e-{seq}\nevent: test\ndata: {{}}\n\n"));
     session.state.cache_runs(&[Run {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         session: id(1),
         first_seq: EVENTS - 1,
         last_seq: EVENTS + 1,

@@ -120,7 +120,7 @@ async fn large_log_is_pruned_and_readers_are_reset() {
     );
 
     let scope = GlobalScope {
-        tenant: Tenant::default(),
+        owner: UserId::owner(),
         sessions: None,
     };
     let mut all = aging
@@ -203,7 +203,7 @@ async fn expired_log_keeps_last_run_and_is_listed() {
     aging.set(31);
     pass(&aging.log.shared, true).await.unwrap();
     assert_eq!((aging.first_seq(1), aging.first_seq(2)), (100, 1));
-    assert_eq!(aging.log.expired(10), [(Tenant::default(), id(1))]);
+    assert_eq!(aging.log.expired(10), [(UserId::owner(), id(1))]);
     assert_eq!(say(&old, ""), 101, "the seq continues");
     in_time(old.wait(101)).await.unwrap();
     assert_eq!(aging.log.expired(10), []);

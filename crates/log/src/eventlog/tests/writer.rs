@@ -282,7 +282,7 @@ async fn audit_log_is_durable_with_later_events() {
     };
     let (store, log) = held(limits).await;
     let audit = log
-        .session(&Tenant::new("/audit"), SessionId::AUDIT)
+        .session(&UserId::from_text("/audit"), SessionId::AUDIT)
         .await
         .unwrap();
     let session = open(&log, 1).await;

@@ -16,7 +16,7 @@ use super::copy::{epoch_of, remove_files};
 use super::migrate;
 use super::row::{COLUMNS, StoredRow, checksum, decode_row, from_sql, select_run, session_of};
 use super::schema::{self, OpenError, SCHEMA, VERSION, open_copy, open_source};
-use base::types::{Epoch, Ids, SessionId, Tenant};
+use base::types::{Epoch, Ids, SessionId, UserId};
 
 /// A large file has several rows.
 const FILES: &str = "
@@ -150,7 +150,7 @@ impl ExportFile {
     pub fn move_to(
         &mut self,
         session: SessionId,
-        tenant: &Tenant,
+        owner: &UserId,
         epoch: &Epoch,
     ) -> Result<Option<u64>, OpenError> {
         let session_epoch = epoch.of_session(session);
@@ -170,7 +170,7 @@ impl ExportFile {
         let mut last_seq = None;
         for pos in positions {
             let run = match decode_row(select.query([pos])?.next(), epoch, &|_, _| true) {
-                Ok(StoredRow::Run(run)) => run.moved_to(session, tenant, &session_epoch),
+                Ok(StoredRow::Run(run)) => run.moved_to(session, owner, &session_epoch),
                 Ok(_) | Err(_) => None,
             };
             let follows = |first| last_seq.is_none_or(|last: u64| first == last + 1);
@@ -182,7 +182,7 @@ impl ExportFile {
             update.execute(params![
                 pos,
                 session.as_bytes(),
-                tenant.as_str(),
+                owner.as_str(),
                 epoch.as_str(),
                 checksum(session, run.first_seq, run.last_seq, stored),
                 stored,
@@ -347,7 +347,7 @@ mod tests {
             framer.frame(&mut bytes, at, &event, Timestamp::from_millis(1));
         }
         Run {
-            tenant: Tenant::default(),
+            owner: UserId::owner(),
             session: id,
             first_seq: *seqs.start(),
             last_seq: *seqs.end(),
@@ -410,12 +410,12 @@ mod tests {
 
         let target = open(&folder.path().join("target"));
         commit(&target, vec![run(&target, 3, 1..=5)], Vec::new());
-        let tenant = Tenant::new("other");
+        let owner = UserId::from_text("other");
         let record = RecordState::present(Table::Session, "s", "1");
         let time = Timestamp::from_millis(7);
-        let moved = file.move_to(session(9), &tenant, &target.epoch());
+        let moved = file.move_to(session(9), &owner, &target.epoch());
         assert_eq!(moved.unwrap(), Some(7));
-        let runs = target.import(&file, &tenant, &[record], time);
+        let runs = target.import(&file, &owner, &[record], time);
         let positions = runs.unwrap().unwrap();
         let positions: Vec<u64> = positions.iter().map(|run| run.last_pos).collect();
         assert_eq!(positions, [8, 9]);
@@ -426,7 +426,7 @@ mod tests {
             ..run(&target, 9, 4..=6)
         };
         assert_eq!(read[0].frames, expected.frames);
-        assert_eq!(read[0].tenant, tenant);
+        assert_eq!(read[0].owner, owner);
         assert!(target.get(Table::Session, b"s").unwrap().is_some());
         let usage = target.usage(session(9)).unwrap();
         assert_eq!(

@@ -10,7 +10,7 @@ use super::log_stats::{self, DirtyStats, LogStats};
 use super::row::{MAX_PLAUSIBLE, checksum, first_row, plausible, run_header, session_of, to_sql};
 use super::schema::{self, OpenError};
 use super::write::PrunedLog;
-use base::types::{SessionId, Tenant, Timestamp};
+use base::types::{SessionId, Timestamp, UserId};
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -49,7 +49,7 @@ impl Index {
         let mut damaged = 0_u64;
         while let Some(row) = rows.next()? {
             // A row with columns of other types is damaged. Its readers are reset.
-            let (Ok(head), Ok(tenant)) = (run_header(row), row.get_ref(6)?.as_str()) else {
+            let (Ok(head), Ok(owner)) = (run_header(row), row.get_ref(6)?.as_str()) else {
                 damaged += 1;
                 continue;
             };
@@ -57,7 +57,7 @@ impl Index {
                 damaged += 1;
                 continue;
             }
-            index.append(tenant, &head);
+            index.append(&UserId::from_text(owner), &head);
         }
         if damaged > 0 {
             tracing::error!(
@@ -90,9 +90,9 @@ impl Index {
         self.usages.count().saturating_sub(others)
     }
 
-    pub(super) fn append(&mut self, tenant: &str, head: &RunHeader) {
+    pub(super) fn append(&mut self, owner: &UserId, head: &RunHeader) {
         self.last_pos = self.last_pos.max(head.last_pos);
-        self.usages.append(tenant, head);
+        self.usages.append(owner, head);
         self.dirty_stats.mark_dirty(head.session);
     }
 
@@ -120,7 +120,7 @@ impl Index {
             self.deleted.remove(session);
         }
         for (run, head) in batch.runs.iter().zip(heads) {
-            self.append(run.tenant.as_str(), head);
+            self.append(&run.owner, head);
         }
         for record in &batch.records {
             if record.table == Table::Tombstone
@@ -180,13 +180,13 @@ pub(super) fn find_mismatch(
         Some(log) => (log.first_seq, log.first_pos),
         None => (first_seq, first_pos),
     };
-    let tenant = match known {
-        Some(log) => log.tenant.clone(),
-        None => tenant(connection, session)?.unwrap_or_default(),
+    let owner = match known {
+        Some(log) => log.owner.clone(),
+        None => owner(connection, session)?.unwrap_or_else(UserId::owner),
     };
     Ok(Some(LogUsage {
         session,
-        tenant,
+        owner,
         first_seq: first_seq.min(last_seq),
         last_seq,
         first_pos,
@@ -288,12 +288,12 @@ fn pos_before(connection: &Connection, pos: u64) -> Result<u64, ReadError> {
     Ok(found.flatten().and_then(plausible).unwrap_or(0))
 }
 
-fn tenant(connection: &Connection, session: SessionId) -> Result<Option<Tenant>, ReadError> {
+fn owner(connection: &Connection, session: SessionId) -> Result<Option<UserId>, ReadError> {
     let select = "SELECT tenant FROM run WHERE session = ?1 LIMIT 1";
-    let tenant = first_row(connection, select, [session.as_bytes()], |row| {
-        Ok(row.get_ref(0)?.as_str().map(Tenant::new).ok())
+    let owner = first_row(connection, select, [session.as_bytes()], |row| {
+        Ok(row.get_ref(0)?.as_str().map(UserId::from_text).ok())
     })?;
-    Ok(tenant.flatten())
+    Ok(owner.flatten())
 }
 
 /// The last position in the table or in the SQL index. If rows are damaged, this scans the index.

@@ -12,7 +12,7 @@ use super::super::LogUsage;
 use super::super::usage::Usages;
 use super::row::{from_sql, to_sql};
 use super::schema;
-use base::types::{SessionId, Tenant, Timestamp};
+use base::types::{SessionId, Timestamp, UserId};
 
 /// The approximate maximum of runs that a start reads besides the statistics. Writing the statistics of that
 /// many logs takes a few milliseconds.
@@ -73,7 +73,7 @@ pub(super) fn write(transaction: &Connection, stats: &LogStats) -> Result<(), ru
     for log in &stats.logs {
         insert.execute(params![
             log.session.as_bytes(),
-            log.tenant.as_str(),
+            log.owner.as_str(),
             to_sql(log.first_seq),
             to_sql(log.last_seq),
             to_sql(log.first_pos),
@@ -127,7 +127,7 @@ fn usage(row: &Row<'_>) -> Result<LogUsage, rusqlite::Error> {
     let number = |column| row.get(column).map(from_sql);
     Ok(LogUsage {
         session: SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(0)?)),
-        tenant: Tenant::new(row.get_ref(1)?.as_str()?),
+        owner: UserId::from_text(row.get_ref(1)?.as_str()?),
         first_seq: number(2)?,
         last_seq: number(3)?,
         first_pos: number(4)?,
@@ -152,7 +152,7 @@ fn checksum(log: &LogUsage) -> u32 {
         crc = crc32c::crc32c_append(crc, &number.to_be_bytes());
     }
     crc = crc32c::crc32c_append(crc, &log.last_time.as_millis().to_be_bytes());
-    crc32c::crc32c_append(crc, log.tenant.as_str().as_bytes())
+    crc32c::crc32c_append(crc, log.owner.as_str().as_bytes())
 }
 
 fn position_checksum(pos: u64) -> u32 {

@@ -22,7 +22,7 @@ use base::types::Ids;
 type Step = fn(&Transaction<'_>, &Ids) -> Result<(), rusqlite::Error>;
 
 /// The steps of the formats from [`OLDEST`] to the one before [`VERSION`].
-const STEPS: [Step; 1] = [draw_shard];
+const STEPS: [Step; 2] = [draw_shard, name_users];
 
 /// The room that a migration needs besides the copy, for its changes.
 const MARGIN_BYTES: u64 = 16 << 20;
@@ -83,6 +83,14 @@ pub(super) fn apply(file: &Path, from: i32, ids: &Ids) -> Result<(), OpenError> 
 /// Format 6: new session ids carry the number of the store (`SessionId::in_shard`).
 fn draw_shard(transaction: &Transaction<'_>, ids: &Ids) -> Result<(), rusqlite::Error> {
     schema::insert_shard(transaction, ids.shard())
+}
+
+/// Format 7: sessions, tasks, webhooks and keys belong to a user of a tenant, and keys of records begin with both.
+///
+/// Earlier, a session named its tenant and the key that created it. The key of the configuration and the keys of `attach`
+/// become keys of the user `owner`. Webhooks belonged to the tenant, and become those of `owner`.
+fn name_users(transaction: &Transaction<'_>, _: &Ids) -> Result<(), rusqlite::Error> {
+    transaction.execute_batch(include_str!("name_users.sql"))
 }
 
 fn check_room(log: &Path) -> Result<(), OpenError> {

@@ -49,7 +49,7 @@ use rusqlite::config::DbConfig;
 
 use crate::limits::Limits;
 use base::shutdown::lock_or_abort;
-use base::types::{Epoch, Ids, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Ids, SessionId, Timestamp, UserId};
 
 use super::{
     Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
@@ -170,7 +170,7 @@ impl SqliteStore {
     pub fn import(
         &self,
         file: &ExportFile,
-        tenant: &Tenant,
+        owner: &UserId,
         records: &[RecordState],
         time: Timestamp,
     ) -> Result<Option<Vec<RunHeader>>, CommitError> {
@@ -181,7 +181,7 @@ impl SqliteStore {
             &writer,
             &self.wal_prealloc,
             file,
-            tenant,
+            owner,
             records,
             &self.epoch,
             last_pos,
@@ -192,7 +192,7 @@ impl SqliteStore {
         };
         let mut index = self.index();
         for run in &runs {
-            index.append(tenant.as_str(), run);
+            index.append(owner, run);
         }
         drop(index);
         drop(writer);

@@ -133,7 +133,7 @@ pub(super) fn all(
                 let Some(damaged) = damaged_after(connection, page.through)? else {
                     return Ok((page, true));
                 };
-                if filter(&damaged.tenant, damaged.session) {
+                if filter(&damaged.owner, damaged.session) {
                     if page.runs.is_empty() {
                         return Err(ReadError::Corrupt {
                             session: damaged.session,
@@ -155,7 +155,7 @@ pub(super) fn all(
 
 pub(super) struct DamagedRun {
     pub(super) session: SessionId,
-    pub(super) tenant: String,
+    pub(super) owner: String,
     pub(super) first_seq: u64,
     pub(super) last_seq: u64,
     pub(super) pos: u64,
@@ -174,7 +174,7 @@ pub(super) fn damaged_after(
             session: session_of(row, 0)?,
             first_seq: from_sql(row.get(1)?),
             last_seq: from_sql(row.get(2)?),
-            tenant: row.get(3)?,
+            owner: row.get(3)?,
             pos: from_sql(row.get(4)?),
         })
     });
@@ -196,14 +196,14 @@ pub(super) fn damaged_after(
     let Some((session, first_seq, pos)) = indexed.optional()? else {
         return Ok(None);
     };
-    // All runs of a session have the same tenant.
+    // All runs of a session have the same owner.
     let select = "SELECT tenant FROM run WHERE session = ?1 AND pos <> ?2 LIMIT 1";
     let other = params![session.as_bytes(), to_sql(pos)];
-    let tenant = connection.query_row(select, other, |row| row.get(0));
-    let tenant = tenant.optional()?.unwrap_or_default();
+    let owner = connection.query_row(select, other, |row| row.get(0));
+    let owner = owner.optional()?.unwrap_or_default();
     Ok(Some(DamagedRun {
         session,
-        tenant,
+        owner,
         first_seq,
         last_seq: u64::MAX,
         pos,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, Statement}
 use super::super::ReadError;
 use super::super::run::{Run, RunHeader};
 use super::compress;
-use base::types::{Epoch, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, SessionId, Timestamp, UserId};
 
 /// Positions and seqs never reach this value. A larger number is damaged.
 pub(super) const MAX_PLAUSIBLE: u64 = 1 << 53;
@@ -128,9 +128,9 @@ fn decode_run(
     let Some((session, first_seq, last_seq, stored)) = verify_row(row)? else {
         return Ok(StoredRow::Damaged);
     };
-    let tenant = row.get_ref(4)?.as_str()?;
+    let owner = row.get_ref(4)?.as_str()?;
     let last_pos = from_sql(row.get(3)?);
-    if !filter(tenant, session) {
+    if !filter(owner, session) {
         return Ok(StoredRow::Filtered {
             pos: last_pos,
             bytes: stored.len(),
@@ -140,7 +140,7 @@ fn decode_run(
         return Ok(StoredRow::Damaged);
     };
     let run = Run {
-        tenant: Tenant::new(tenant),
+        owner: UserId::from_text(owner),
         session,
         first_seq,
         last_seq,

@@ -16,14 +16,15 @@ use base::types::{Epoch, Ids};
 /// `acpg`, the application id at byte 68 of the file.
 const APPLICATION_ID: i32 = 0x6163_7067;
 /// The format that this version writes, at byte 60 of the file.
-pub const VERSION: i32 = 6;
+pub const VERSION: i32 = 7;
 /// The oldest format that this version reads: the first one of a released version.
 pub(super) const OLDEST: i32 = 5;
 /// The first version of the gateway that reads [`VERSION`]. The file contains it for versions that do not read the format. No
 /// format may move it.
 const NEEDED_VERSION: &str = "0.1.0";
 /// The position of a run is its rowid, so that an append changes the end of the table and one entry of one
-/// index.
+/// index. The columns `tenant` contain the owner of the session with its tenant. Their name is that of the formats 5 and 6, from
+/// which backups are made, too.
 pub(super) const SCHEMA: &str = "
 CREATE TABLE run (
     pos INTEGER PRIMARY KEY,

@@ -119,7 +119,7 @@ fn new_file_has_permissions_and_pragmas() {
         ("page_size", 8192),
         ("auto_vacuum", 2),
         ("synchronous", 2),
-        ("user_version", 6),
+        ("user_version", 7),
     ] {
         let found: i64 = writer
             .pragma_query_value(None, pragma, |row| row.get(0))
@@ -345,13 +345,13 @@ fn foreign_file_is_rejected_unchanged() {
         assert!(fs::read(database.path()).unwrap() == before, "{found}");
         assert_eq!(fs::read_dir(database.folder.path()).unwrap().count(), 1);
     };
-    database.sql("PRAGMA user_version = 7");
-    refused("TooNew { found: 7,");
+    database.sql("PRAGMA user_version = 8");
+    refused("TooNew { found: 8,");
     database.sql("PRAGMA user_version = 5");
     refused("NotMigrated { found: 5 }");
     database.sql("PRAGMA user_version = 4");
     refused("TooOld { found: 4 }");
-    database.sql("PRAGMA user_version = 6; PRAGMA application_id = 7");
+    database.sql("PRAGMA user_version = 7; PRAGMA application_id = 8");
     refused("NotALog");
     fs::write(database.path(), "not a database").unwrap();
     refused("NotALog");
@@ -363,12 +363,12 @@ fn other_version_in_wal_is_detected() {
     drop(database.store());
     let newer = Connection::open(database.path()).unwrap();
     newer
-        .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 7")
+        .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 8")
         .unwrap();
     let before = fs::read(database.path()).unwrap();
     assert!(matches!(
         database.open().unwrap_err(),
-        OpenError::TooNew { found: 7, .. }
+        OpenError::TooNew { found: 8, .. }
     ));
     assert!(fs::read(database.path()).unwrap() == before);
 }

@@ -13,7 +13,7 @@ use super::row::{
     checksum, first_row, from_sql, select_run, to_sql, unless_malformed, verified_size, verify_row,
 };
 use super::schema::{self, PAGE_BYTES};
-use base::types::{Epoch, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, SessionId, Timestamp, UserId};
 
 impl From<rusqlite::Error> for CommitError {
     fn from(error: rusqlite::Error) -> Self {
@@ -121,7 +121,7 @@ pub(super) fn import(
     connection: &Connection,
     wal_prealloc: &WalPrealloc,
     file: &ExportFile,
-    tenant: &Tenant,
+    owner: &UserId,
     records: &[RecordState],
     epoch: &Epoch,
     mut last_pos: u64,
@@ -154,7 +154,7 @@ pub(super) fn import(
             bytes: stored.len() as u64,
             time,
         };
-        insert_run(&mut insert, &run, tenant, epoch, stored)?;
+        insert_run(&mut insert, &run, owner, epoch, stored)?;
         runs.push(run);
     }
     drop(insert);
@@ -225,7 +225,7 @@ fn append(
         last_pos += run.count();
         let stored = packer.compress(&run.frames);
         let head = RunHeader::of(run, last_pos, stored.len() as u64, time);
-        insert_run(&mut insert, &head, &run.tenant, epoch, stored)?;
+        insert_run(&mut insert, &head, &run.owner, epoch, stored)?;
         heads.push(head);
     }
     Ok(heads)
@@ -238,7 +238,7 @@ const INSERT_RUN: &str =
 fn insert_run(
     insert: &mut Statement<'_>,
     run: &RunHeader,
-    tenant: &Tenant,
+    owner: &UserId,
     epoch: &Epoch,
     stored: &[u8],
 ) -> Result<(), rusqlite::Error> {
@@ -247,7 +247,7 @@ fn insert_run(
         run.session.as_bytes(),
         to_sql(run.first_seq),
         to_sql(run.last_seq),
-        tenant.as_str(),
+        owner.as_str(),
         epoch.as_str(),
         run.time.as_millis(),
         checksum(run.session, run.first_seq, run.last_seq, stored),

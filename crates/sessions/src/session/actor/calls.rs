@@ -190,7 +190,7 @@ impl Actor {
         }
         let before = self.current_denied_mode();
         let mut event = SessionChanged {
-            by: &call.by.id,
+            by: call.by.user.name(),
             ..SessionChanged::default()
         };
         match &call.call {
@@ -289,11 +289,10 @@ impl Actor {
 
     /// Rejects the clients that have waited for a process for too long. While a process is starting, the wait continues.
     fn expire_waits(&mut self, now: Instant) {
-        if self
-            .context
-            .pool
-            .is_starting(&self.journal.record().agent, &self.binding.owner().tenant)
-        {
+        if self.context.pool.is_starting(
+            &self.journal.record().agent,
+            &self.binding.owner().user.tenant(),
+        ) {
             return self
                 .binding
                 .calls

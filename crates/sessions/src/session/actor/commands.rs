@@ -47,7 +47,7 @@ impl Actor {
         }
         let title = patch.title.as_ref().map(Option::as_deref);
         let mut event = SessionChanged {
-            by: &by.id,
+            by: by.user.name(),
             title,
             ..SessionChanged::default()
         };
@@ -70,7 +70,7 @@ impl Actor {
             return;
         }
         self.end_all(trace);
-        let event = &SessionClosed { by: &by.id };
+        let event = &SessionClosed { by: by.user.name() };
         self.journal.append_with(None, event, |_, change| {
             change.record.state = SessionState::Closed;
         });
@@ -96,7 +96,7 @@ impl Actor {
             self.context
                 .delete_at_agent(self.journal.record(), self.binding.owner(), trace);
         }
-        Ok(self.erase(&by.id))
+        Ok(self.erase(by.user.name()))
     }
 
     pub(super) fn erase(&mut self, by: &str) -> u64 {

@@ -239,7 +239,7 @@ impl Actor {
         if !record.shared_folder {
             return false;
         }
-        let others = has_session_in(&self.context, &record.tenant(), &record.cwd).await;
+        let others = has_session_in(&self.context, &record.owner.tenant(), &record.cwd).await;
         others.unwrap_or(true)
     }
 

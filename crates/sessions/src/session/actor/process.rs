@@ -349,7 +349,7 @@ impl Actor {
         if let Some(creating) = waiters.creating {
             if self.journal.record().unfinished {
                 let owner = self.journal.record().owner.clone();
-                self.erase(&owner);
+                self.erase(owner.name());
             }
             self.stopping = true;
             send_reply(creating.reply, Err(error.clone().into()));
@@ -445,7 +445,7 @@ impl Actor {
         if !stopped {
             let record = self.journal.record();
             let pool = &self.context.pool;
-            pool.record_exit(&record.agent, &record.tenant(), &exit);
+            pool.record_exit(&record.agent, &record.owner.tenant(), &exit);
         }
         let unused = self.binding.is_process_unused(self.turns.is_unsent());
         // A process that died while it was idle is replaced, and no turn fails.

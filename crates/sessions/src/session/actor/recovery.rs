@@ -39,7 +39,7 @@ use crate::session::validation::Origin;
 use agents::agent::EarlierChannel;
 use agents::pool::CrashBackoff;
 use base::telemetry::metrics;
-use base::types::{GrantedFolders, Principal, Scope, SessionId, Tenant};
+use base::types::{GrantedFolders, Principal, Scope, SessionId, UserId};
 use events::api::{PromptStatus, Resolution, SessionState};
 use events::event::DetachedReason;
 use log::eventlog::SessionLog;
@@ -55,10 +55,10 @@ const MAX_QUEUED_TERMINAL_EVENTS: usize = 8;
 
 fn owner(record: &SessionRecord) -> Principal {
     Principal {
-        id: record.owner.as_str().into(),
-        tenant: record.tenant(),
+        user: record.owner.clone(),
         scopes: Scope::ALL.iter().copied().collect(),
         folders: GrantedFolders::default(),
+        is_local: false,
     }
 }
 
@@ -122,21 +122,21 @@ impl Actor {
         (actor, entry)
     }
 
-    /// Loads a session. `None` if it does not exist, or does not belong to this tenant. `restore`: queued prompts may run.
+    /// Loads a session. `None` if it does not exist, or does not belong to this user. `restore`: queued prompts may run.
     pub(crate) async fn load(
         context: &Context,
-        tenant: Option<&Tenant>,
+        user: Option<&UserId>,
         id: SessionId,
         restore: bool,
     ) -> Result<Option<(Self, ActorEntry)>, SessionError> {
         let Some(record) = context.read_session(id).await? else {
             return Ok(None);
         };
-        // Loading writes to the log, which a client of another tenant must not cause.
-        if tenant.is_some_and(|tenant| *tenant != record.tenant()) {
+        // Loading writes to the log, which a client of another user must not cause.
+        if user.is_some_and(|user| *user != record.owner.clone()) {
             return Ok(None);
         }
-        let log = context.log.session(&record.tenant(), id).await?;
+        let log = context.log.session(&record.owner.clone(), id).await?;
         let folded = context.read::<FoldRecord>(record::session_key(id)).await?;
         let (mut journal, mut seq) =
             Journal::load(log, context.ids.clone(), record, folded, &context.quotas);
@@ -162,7 +162,7 @@ impl Actor {
         let id = self.journal.session();
         let record = self.journal.record().clone();
         if record.unfinished {
-            self.erase(&record.owner);
+            self.erase(record.owner.name());
             return Ok(());
         }
         if restore && self.expect_previous_process().await? {

@@ -34,7 +34,7 @@ use crate::session::turns::{Completion, Queued, TurnEnd};
 use agents::agent::AgentFailure;
 use agents::pool::AcquireError;
 use base::telemetry::metrics;
-use base::types::{Principal, PromptId, SessionId, Timestamp};
+use base::types::{Principal, PromptId, SessionId, Timestamp, UserId};
 use events::api::{CancelCause, FieldError, Problem, ProblemCode, Prompt, PromptStatus};
 use log::eventlog::Records;
 use wire::acp::{self, ContentError, TraceContext};
@@ -64,7 +64,7 @@ impl Actor {
         let rules = self.client_rules();
         let (prompt, seq, tool_client) = self.turns.accept(
             &mut self.journal,
-            &by.id,
+            by.user.name(),
             request,
             claim,
             place,
@@ -107,8 +107,8 @@ impl Actor {
     fn check_content(&self, by: &Principal, blocks: &RawValue) -> Result<(), InputError> {
         let known = self.binding.initialized().cloned().or_else(|| {
             let agent = &self.journal.record().agent;
-            let tenant = &self.binding.owner().tenant;
-            self.context.initialized(agent, tenant)
+            let user = &self.binding.owner().user;
+            self.context.initialized(agent, user)
         });
         // If no process has reported the agent's capabilities yet, the agent itself checks the content.
         let capabilities = known.map_or(ANY_CONTENT, |known| known.capabilities.prompt);
@@ -505,8 +505,14 @@ impl Actor {
             self.check_content(by, blocks)?;
         }
         let rules = self.client_rules();
-        self.turns
-            .change(&mut self.journal, &by.id, prompt, blocks, before, rules);
+        self.turns.change(
+            &mut self.journal,
+            by.user.name(),
+            prompt,
+            blocks,
+            before,
+            rules,
+        );
         Ok(())
     }
 
@@ -596,12 +602,12 @@ impl Actor {
         if record.imported || (record.status != PromptStatus::Queued && !is_unsent) {
             return Ok(Err(interrupted()));
         }
-        let tenant = session.tenant();
         let editor = record.edit.as_ref().map(|edit| &edit.by);
         if [Some(&record.by), editor]
             .into_iter()
             .flatten()
-            .any(|by| !self.context.may_prompt.allows(&tenant, by))
+            .map(|by| UserId::new(&session.owner.tenant(), by))
+            .any(|by| !self.context.may_prompt.allows(&by))
         {
             let detail = "the key that sent or edited the prompt was revoked, or no longer has the scope prompt";
             return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));

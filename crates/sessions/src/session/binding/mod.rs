@@ -43,7 +43,7 @@ const MAX_REPLACED_PROCESSES: u32 = 2;
 pub(super) struct Binding {
     /// The agent's configuration: that of the leased process, otherwise the current one in the catalogue.
     spec: Arc<AgentSpec>,
-    /// The principal on whose behalf the session leases processes.
+    /// The user of the session, for whom it leases processes.
     owner: Principal,
     pending: Option<Pending>,
     lease: Option<Lease>,

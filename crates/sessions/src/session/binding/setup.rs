@@ -95,7 +95,7 @@ impl Binding {
         if self.live_guard.is_none() {
             let limits = context.pool.principal_limits().effective(&self.owner);
             let live = &context.live;
-            let guard = live.acquire(Arc::clone(&self.owner.id), limits.max(LiveSessions));
+            let guard = live.acquire(self.owner.user.clone(), limits.max(LiveSessions));
             let exceeded = || AcquireError::from(limits.exceeded(LiveSessions, RETRY_AFTER));
             self.live_guard = Some(guard.ok_or_else(exceeded)?);
         }

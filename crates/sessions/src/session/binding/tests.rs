@@ -11,7 +11,7 @@ use super::state::*;
 use super::*;
 use crate::limits::Limits;
 use crate::session::fixtures::principal;
-use base::types::Tenant;
+use base::types::UserId;
 use wire::acp::{error_code, update};
 use wire::jsonrpc::PendingTables;
 
@@ -65,7 +65,7 @@ impl Fixture {
         let other_call = calls.register_call();
         let spec = Arc::new(AgentSpec::removed("a".parse().unwrap()));
         let mut fixture = Self {
-            part: Binding::new(spec, principal(Tenant::default()), base),
+            part: Binding::new(spec, principal(UserId::owner()), base),
             base,
             call,
             other_call,

@@ -34,15 +34,19 @@ pub(super) async fn begin_adoption(
     id: &str,
 ) -> Result<AdoptionGuard, CreateError> {
     let in_use = |detail: &str| InputError::invalid("/agentSessionId", detail);
-    let guard = adoptions.acquire((by.tenant.clone(), agent.clone(), id.to_owned()), 1);
+    let tenant = by.user.tenant();
+    let guard = adoptions.acquire((tenant.clone(), agent.clone(), id.to_owned()), 1);
     let guard = guard.ok_or_else(|| in_use("another request is adopting this session"))?;
-    match agent_sessions::find_by_agent_session(context, by, agent, id).await? {
-        Some(ours) => Err(in_use(&format!(
-            "session {ours} already uses this session of the agent"
-        ))
-        .into()),
-        None => Ok(guard),
-    }
+    let holder = agent_sessions::find_by_agent_session(context, &tenant, agent, id).await?;
+    let Some(holder) = holder else {
+        return Ok(guard);
+    };
+    let detail = if context.log.owner(holder) == Some(by.user.clone()) {
+        format!("session {holder} already uses this session of the agent")
+    } else {
+        "another session already uses this session of the agent".to_owned()
+    };
+    Err(in_use(&detail).into())
 }
 
 /// The agent session that a request adopts. `None`: a new session. Fails without the scope `admin`.
@@ -141,7 +145,7 @@ impl SessionDirectory {
         let context = self.context();
         // The parent's actor checks the capabilities again.
         let agent = parent.query().record().await?.agent;
-        if let Some(known) = context.initialized(&agent, &by.tenant) {
+        if let Some(known) = context.initialized(&agent, &by.user) {
             can_fork(&known.capabilities)?;
         }
         let result = parent.call(by, ClientCall::Fork, trace.clone()).await?;

@@ -60,7 +60,7 @@ impl SessionDirectory {
         Ok(new_session::check_request(request, &spec)?)
     }
 
-    /// Checks that the principal may create a session in the folders that a request names.
+    /// Checks that the user may create a session in the folders that a request names.
     pub async fn check_folders(
         &self,
         by: &Principal,
@@ -148,7 +148,7 @@ impl SessionDirectory {
         let context = self.context();
         let id = record.session_id;
         let own_folder = record.own_folder && origin == Origin::New;
-        let log = context.log.session(&record.tenant(), id).await?;
+        let log = context.log.session(&record.owner.clone(), id).await?;
         // A task asks again later, so it does not wait in front of people, and a cancel ends it soon.
         let wait = if record.task.is_some() {
             TASK_WAIT

@@ -40,7 +40,7 @@ pub(super) async fn run(entries: ActorEntries) {
 
 async fn erase_expired_sessions(entries: &ActorEntries) {
     let log = &entries.context().log;
-    for (tenant, id) in log.expired(BATCH) {
+    for (user, id) in log.expired(BATCH) {
         if matches!(entries.entry(id).await, Err(SessionError::NoSuchSession)) {
             // The log of a deleted session contains only its last event.
             if matches!(
@@ -52,14 +52,14 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
             log.erase_orphan(id).await;
             continue;
         }
-        // The retention setting of the operator causes the deletion, not a client.
+        // The retention setting of the operator causes the deletion, in the name of the user.
         let by = Principal {
-            id: "retention".into(),
-            tenant,
+            user,
+            is_local: false,
             scopes: Scopes::default(),
             folders: GrantedFolders::default(),
         };
-        let erased = match entries.find(&by.tenant, id).await {
+        let erased = match entries.find(&by.user, id).await {
             Ok(entry) => {
                 SessionHandle::new(entries.clone(), entry)
                     .delete(&by, None, None)

@@ -21,7 +21,7 @@ use crate::session::record::{
     session_key,
 };
 use agents::agent::client_input_policy::check_meta;
-use base::types::{SessionId, Tenant, is_key_name};
+use base::types::{SessionId, Tenant, UserId, is_name};
 use events::event::{
     ActorKind, AuditEvent, AuditEventImported, ExactJson, SessionImported, replace_session_id,
 };
@@ -46,7 +46,7 @@ pub enum ImportError {
     )]
     TooLarge { bytes: u64, max: u64 },
     #[error(
-        "the owner must be the name of a key (1 to 64 letters, digits, '.', '_', '-' or '@'): name another one with --owner"
+        "the owner must be the name of a user (1 to 64 letters, digits, '.', '_', '-' or '@'): name another one with --owner"
     )]
     Owner,
     #[error("the file has more events of the audit log than an export")]
@@ -96,7 +96,7 @@ struct Prepared {
 }
 
 impl SessionDirectory {
-    /// Imports the session of a file, with a new id. `owner`: the principal that owns it, if another one than before. On failure
+    /// Imports the session of a file, with a new id. `owner`: the name of its user, if another one than before. On failure
     /// nothing of it remains.
     pub async fn import(
         &self,
@@ -110,7 +110,7 @@ impl SessionDirectory {
         }
         let id = context.log.new_session_id();
         let own = context.clone();
-        let prepare = move || prepare(&own, &path, id, owner);
+        let prepare = move || prepare(&own, &path, id, owner.as_deref());
         let prepared = context.shutdown.spawn_blocking(prepare).await;
         let Prepared {
             file,
@@ -118,14 +118,14 @@ impl SessionDirectory {
             records,
             imported,
         } = prepared.map_err(SessionError::from)??;
-        let tenant = record.tenant();
+        let user = record.owner.clone();
         let summary = record.summary(context.log.epoch().of_session(id));
         let summary = to_raw_value(&summary).expect("a summary has string keys");
-        let own = tenant.clone();
+        let own = user.clone();
         let commit = move |time| store.import(&file, &own, &records.changed, time);
         let committed = context
             .log
-            .import(&tenant, id, Summary::Listed(summary.into()), commit)
+            .import(&user, id, Summary::Listed(summary.into()), commit)
             .await;
         if let Err(error) = committed {
             if record.own_folder {
@@ -138,15 +138,15 @@ impl SessionDirectory {
             return Err(error.into());
         }
         context.begin_baseline(id);
-        if !self.end_open_state(&tenant, id).await {
+        if !self.end_open_state(&user, id).await {
             tracing::warn!(session = %id, "the session was imported, but what was open at its export could not be ended: the next start ends it");
         }
         Ok(imported)
     }
 
     /// Loads a session, which ends everything that is open. False if the ends are not durable.
-    async fn end_open_state(&self, tenant: &Tenant, id: SessionId) -> bool {
-        let Ok(entry) = self.entries.find(tenant, id).await else {
+    async fn end_open_state(&self, user: &UserId, id: SessionId) -> bool {
+        let Ok(entry) = self.entries.find(user, id).await else {
             return false;
         };
         let ended = entry.log.wait_or_full(entry.log.appended()).await;
@@ -159,14 +159,10 @@ fn prepare(
     context: &Context,
     path: &Path,
     id: SessionId,
-    owner: Option<String>,
+    owner: Option<&str>,
 ) -> Result<Prepared, ImportError> {
-    if !owner.as_deref().is_none_or(is_key_name) {
-        return Err(ImportError::Owner);
-    }
     let mut file = ExportFile::open(path, &context.ids)?;
     let from = file.session();
-    let tenant = Tenant::default();
     let bytes = file.event_bytes()?;
     let max = context.log.max_session_bytes();
     if bytes > max {
@@ -175,16 +171,18 @@ fn prepare(
     if file.file_count()? > MAX_EXPORTED_FILES {
         return Err(ImportError::TooManyFiles);
     }
-    let last_seq = file.move_to(id, &tenant, &context.log.epoch())?;
-    let last_seq = last_seq.ok_or(ImportError::Damaged)?;
     let mut record = session_record(&file, from, id)?;
+    let owner = owner.unwrap_or(record.owner.name());
+    if !is_name(owner) {
+        return Err(ImportError::Owner);
+    }
+    let owner = UserId::new(&Tenant::default(), owner);
+    let last_seq = file.move_to(id, &owner, &context.log.epoch())?;
+    let last_seq = last_seq.ok_or(ImportError::Damaged)?;
     if record.seq > last_seq || record.unfinished {
         return Err(ImportError::Damaged);
     }
-    record.begin_import(from, &tenant, owner);
-    if !is_key_name(&record.owner) {
-        return Err(ImportError::Owner);
-    }
+    record.begin_import(from, owner);
     let agent = context.catalogue.agent(&record.agent);
     let meta = record.meta.take();
     record.meta =
@@ -341,7 +339,7 @@ fn fill_folder(
     };
     if let Some(spec) = context.catalogue.agent(&record.agent) {
         // The start of the agent fails for the same reason, and reports it.
-        let home = spec.home_of(&record.tenant());
+        let home = spec.home_of(&record.owner.tenant());
         let _ = context.workspaces.own_directory(folder, &home);
     }
     let workspace = context.workspaces.open(folder, &[]);

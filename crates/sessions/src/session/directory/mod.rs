@@ -1,4 +1,4 @@
-//! The directory: creates, finds and ends sessions. Sessions of other tenants are invisible.
+//! The directory: creates, finds and ends sessions. Sessions of other users are invisible.
 //!
 //! 1. `create` with `new_session`, `adopt`, `import`: how a session begins.
 //! 2. `gc`: erases expired sessions and idempotency keys.
@@ -62,17 +62,17 @@ impl SessionDirectory {
     }
 
     pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, SessionError> {
-        let entry = self.entries.find(&by.tenant, id).await?;
+        let entry = self.entries.find(&by.user, id).await?;
         Ok(SessionHandle::new(self.entries.clone(), entry))
     }
 
-    /// Whether the tenant has the session. Does not load it.
+    /// Whether the user has the session. Does not load it.
     pub async fn has_session(&self, by: &Principal, id: SessionId) -> Result<bool, SessionError> {
         let record = self.context().read_session(id).await?;
-        Ok(record.is_some_and(|record| record.tenant() == by.tenant && !record.unfinished))
+        Ok(record.is_some_and(|record| record.owner.clone() == by.user && !record.unfinished))
     }
 
-    /// Whether any tenant has the session.
+    /// Whether any user has the session.
     pub async fn exists(&self, id: SessionId) -> Result<bool, ReadError> {
         Ok(self
             .context()
@@ -86,7 +86,7 @@ impl SessionDirectory {
         list::list(self.context(), by, query).await
     }
 
-    /// The sessions of all tenants with the largest logs, the largest first.
+    /// The sessions of all users with the largest logs, the largest first.
     pub async fn largest(&self, limit: usize) -> Result<Vec<StoredSession>, SessionError> {
         let context = self.context();
         let log = context.log.clone();

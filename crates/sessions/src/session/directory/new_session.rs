@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::session::context::Context;
 use crate::session::error::{CreateError, InputError};
-use crate::session::folders::{self, Folder, OUTSIDE_REMOTE_FOLDERS};
+use crate::session::folders::{Folder, Folders, OUTSIDE_REMOTE_FOLDERS};
 use crate::session::record::SessionRecord;
 use crate::session::validation::{check_metadata, check_supported, check_title, parse_servers};
 use agents::agent::client_input_policy;
@@ -12,7 +12,6 @@ use agents::agent::{AgentSpec, RemoteFolders};
 use base::types::{GrantedFolders, Principal, SessionId, ToolProvider};
 use events::api::{CreateSession, McpServer, OnTimeout, SessionPolicy, SessionState};
 use wire::acp::{self, ClientCapabilities};
-use workspace::Workspaces;
 
 const MAX_LIST_LEN: usize = 64;
 const PATH_BYTES: usize = 4096;
@@ -31,7 +30,7 @@ pub(super) async fn record(
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
     let brought = parse_servers(by, &request.mcp_servers)?;
     // If the capabilities are not known yet, the check happens when a process is leased.
-    if let Some(known) = context.initialized(&spec.name, &by.tenant) {
+    if let Some(known) = context.initialized(&spec.name, &by.user) {
         let directories = &request.additional_directories;
         let capabilities = &known.capabilities;
         check_supported(spec, &mcp_servers, &brought, directories, capabilities)?;
@@ -50,8 +49,7 @@ pub(super) async fn record(
     let now = context.ids.now();
     let record = SessionRecord {
         session_id: id,
-        tenant: by.tenant.as_str().to_owned(),
-        owner: by.id.to_string(),
+        owner: by.user.clone(),
         agent: request.agent,
         title: request.title,
         metadata: request.metadata.unwrap_or_default(),
@@ -118,20 +116,20 @@ async fn folders(
     } else {
         None
     };
-    let workspaces = context.workspaces.with_granted(by.folders.clone());
-    let home = spec.home_of(&by.tenant);
+    let allowed = context.folders_of(by);
+    let home = spec.home_of(&by.user.tenant());
     let folders = context.shutdown.spawn_blocking(move || {
-        let directories = resolve_all(&workspaces, &directories)?;
+        let directories = resolve_all(&allowed, &directories)?;
         let folder = match idle_folder {
             Some(idle) => Folder {
                 path: idle.rename(&id.to_string())?,
                 created: true,
             },
-            None => folders::session_folder(&workspaces, id, cwd.as_deref())?,
+            None => allowed.session_folder(id, cwd.as_deref())?,
         };
         if folder.created {
             // The start of the agent fails for the same reason, and reports it.
-            let _ = workspaces.own_directory(&folder.path, &home);
+            let _ = allowed.workspaces.own_directory(&folder.path, &home);
         }
         Ok((folder, directories))
     });
@@ -154,21 +152,21 @@ pub(super) async fn check_folders(
         remote_folders(remote, request)?;
         return Ok(());
     }
-    let workspaces = context.workspaces.with_granted(by.folders.clone());
+    let allowed = context.folders_of(by);
     let checked = context.shutdown.spawn_blocking(move || {
-        resolve_all(&workspaces, &directories)?;
+        resolve_all(&allowed, &directories)?;
         if let Some(cwd) = &cwd {
-            folders::resolve(&workspaces, "/cwd", cwd)?;
+            allowed.resolve("/cwd", cwd)?;
         }
         Ok(())
     });
     checked.await?
 }
 
-fn resolve_all(workspaces: &Workspaces, directories: &[String]) -> Result<Vec<String>, InputError> {
+fn resolve_all(allowed: &Folders, directories: &[String]) -> Result<Vec<String>, InputError> {
     let mut resolved = Vec::new();
     for (at, path) in directories.iter().enumerate() {
-        let path = folders::resolve(workspaces, &format!("/additionalDirectories/{at}"), path)?;
+        let path = allowed.resolve(&format!("/additionalDirectories/{at}"), path)?;
         resolved.push(path.to_string_lossy().into_owned());
     }
     Ok(resolved)

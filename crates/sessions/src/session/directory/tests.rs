@@ -16,7 +16,7 @@ use agents::agent::{
 };
 use agents::pool::{AgentSource, Pool};
 use base::shutdown::Shutdown;
-use base::types::{AppliedIsolation, Ids, PrincipalLimits, PromptId, Tenant};
+use base::types::{AppliedIsolation, Ids, PrincipalLimits, PromptId, Tenant, UserId};
 use events::api::{self, PromptStatus, SessionState};
 use log::eventlog::EventLog;
 use wire::acp::auth::TerminalAuth;
@@ -103,7 +103,7 @@ async fn rig() -> Rig {
         catalogue,
         workspaces,
         Baselines::new(folder.path().join("changes")),
-        MayPrompt::new(|_, _| true),
+        MayPrompt::new(|_| true),
         ids.clone(),
         Arc::default(),
         shutdown,
@@ -119,15 +119,15 @@ async fn rig() -> Rig {
 }
 
 #[tokio::test]
-async fn client_of_another_tenant_does_not_load_a_session() {
+async fn another_user_does_not_load_a_session() {
     let Rig {
         directory,
         log,
         ids,
         ..
     } = &rig().await;
-    let owner = principal(Tenant::default());
-    let stranger = principal(Tenant::new("other"));
+    let owner = principal(UserId::owner());
+    let stranger = principal(UserId::from_text("default/other"));
     let id = ids.session();
     // Loading closes the process that a crash left open.
     let record = SessionRecord {
@@ -137,7 +137,7 @@ async fn client_of_another_tenant_does_not_load_a_session() {
     let mut records = log::eventlog::Records::default();
     record.put(None, &mut records);
     log.write(records).await.unwrap();
-    let session_log = log.session(&owner.tenant, id).await.unwrap();
+    let session_log = log.session(&owner.user, id).await.unwrap();
     let opened = in_time(directory.open(&stranger, id)).await;
     assert!(
         matches!(opened, Err(SessionError::NoSuchSession)),
@@ -162,9 +162,9 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
         folder,
         ..
     } = &rig().await;
-    let by = principal(Tenant::default());
+    let by = principal(UserId::owner());
     let id = ids.session();
-    let session_log = log.session(&by.tenant, id).await.unwrap();
+    let session_log = log.session(&by.user, id).await.unwrap();
     // The next turn number overflows and panics, because tests are built with overflow checks.
     let cwd = folder
         .path()

@@ -231,7 +231,7 @@ impl SessionHandle {
         let context = self.context();
         let record = self.query().record().await?;
         if let Some(spec) = context.catalogue.agent(&record.agent)
-            && let Some(known) = context.initialized(&record.agent, &by.tenant)
+            && let Some(known) = context.initialized(&record.agent, &by.user)
         {
             check_supported(&spec, &[], &servers, &[], &known.capabilities)?;
         }

@@ -2,11 +2,11 @@
 
 use crate::session::context::Context;
 use crate::session::error::{AgentSessionsError, InputError, SessionError};
-use crate::session::folders::{self, OUTSIDE_REMOTE_FOLDERS};
+use crate::session::folders::OUTSIDE_REMOTE_FOLDERS;
 use crate::session::record::agent_session_prefix;
 use agents::agent::{AgentFailure, AgentSpec};
 use agents::pool::ShortLeaseError;
-use base::types::{AgentName, Principal, SessionId};
+use base::types::{AgentName, Principal, SessionId, Tenant};
 use events::api::{AgentSession, AgentSessionList};
 use log::store::Table;
 use wire::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext, method};
@@ -16,14 +16,14 @@ const ID_BYTES: usize = 16;
 /// The maximum number of gateway sessions that are read for one agent session. Agents may reuse ids.
 const MAX_HOLDERS: usize = 16;
 
-/// The newest session of the gateway that created or adopted this session of the agent.
+/// The newest session of the gateway that created or adopted this session of the agent. It may belong to another user.
 pub(crate) async fn find_by_agent_session(
     context: &Context,
-    by: &Principal,
+    tenant: &Tenant,
     agent: &AgentName,
     agent_session_id: &str,
 ) -> Result<Option<SessionId>, SessionError> {
-    let prefix = agent_session_prefix(&by.tenant, agent, agent_session_id);
+    let prefix = agent_session_prefix(tenant, agent, agent_session_id);
     let length = prefix.len() + ID_BYTES;
     let found = context
         .log
@@ -47,7 +47,7 @@ pub(crate) async fn list(
     cursor: Option<&str>,
     trace: Option<&TraceContext>,
 ) -> Result<AgentSessionList, AgentSessionsError> {
-    let resolve = folder_resolver(context, spec);
+    let resolve = folder_resolver(context, by, spec);
     let resolve_cwd = move || cwd.map(|cwd| resolve("cwd", &cwd)).transpose();
     let cwd = context.shutdown.spawn_blocking(resolve_cwd).await??;
     let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
@@ -74,7 +74,7 @@ pub(crate) async fn list(
         .iter()
         .map(|listed| listed.cwd.to_string())
         .collect();
-    let resolve = folder_resolver(context, spec);
+    let resolve = folder_resolver(context, by, spec);
     let below_root = move |folder: &String| folder.starts_with('/') && resolve("", folder).is_ok();
     let look = move || folders.iter().map(below_root).collect::<Vec<bool>>();
     let inside = context.shutdown.spawn_blocking(look).await?;
@@ -93,9 +93,15 @@ pub(crate) async fn list(
                 .map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned())))
                 .collect()
         });
+        let tenant = by.user.tenant();
+        let holder =
+            find_by_agent_session(context, &tenant, &spec.name, &listed.session_id).await?;
+        if holder.is_some_and(|holder| context.log.owner(holder) != Some(by.user.clone())) {
+            continue;
+        }
         sessions.push(AgentSession {
             agent_session_id: listed.session_id.to_string(),
-            session_id: find_by_agent_session(context, by, &spec.name, &listed.session_id).await?,
+            session_id: holder,
             members: members.unwrap_or_default(),
         });
     }
@@ -109,16 +115,17 @@ pub(crate) async fn list(
 /// on this host.
 fn folder_resolver(
     context: &Context,
+    by: &Principal,
     spec: &AgentSpec,
 ) -> impl Fn(&str, &str) -> Result<String, InputError> + use<> {
-    let workspaces = context.workspaces.clone();
+    let folders = context.folders_of(by);
     let remote = spec.endpoint.remote_folders().cloned();
     move |pointer, folder| {
         if let Some(remote) = &remote {
             let outside = || InputError::invalid(pointer, OUTSIDE_REMOTE_FOLDERS);
             return remote.folder(Some(folder)).ok_or_else(outside);
         }
-        let real = folders::resolve(&workspaces, pointer, folder)?;
+        let real = folders.resolve(pointer, folder)?;
         Ok(real.to_string_lossy().into_owned())
     }
 }

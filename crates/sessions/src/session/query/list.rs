@@ -1,4 +1,4 @@
-//! The list of a tenant's sessions, by their last change or by their creation, and the filter by metadata.
+//! The list of a user's sessions, by their last change or by their creation, and the filter by metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use crate::session::context::Context;
 use crate::session::error::{InputError, ListError, SessionError};
 use crate::session::metadata_index::{prefix, text};
 use crate::session::record::{self, SessionRecord, SessionRecordView, session_key};
-use base::types::{AgentName, Principal, SessionId, Tenant};
+use base::types::{AgentName, Principal, SessionId, UserId};
 use events::api::{SessionList, SessionState};
-use log::eventlog::{RecordPages, Selected, tenant_prefix};
+use log::eventlog::{MAX_SCANNED, RecordPages, Selected, user_prefix};
 use log::store::Table;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,15 +28,7 @@ impl ListOrder {
     fn table(self) -> Table {
         match self {
             Self::Updated => Table::SessionIndex,
-            Self::Created => Table::Session,
-        }
-    }
-
-    /// The common prefix of the tenant's keys. It is empty for `Table::Session`, whose keys contain no tenant.
-    fn prefix(self, tenant: &Tenant) -> Vec<u8> {
-        match self {
-            Self::Updated => tenant_prefix(tenant),
-            Self::Created => Vec::new(),
+            Self::Created => Table::CreatedSession,
         }
     }
 
@@ -44,21 +36,8 @@ impl ListOrder {
         match self {
             Self::Updated => record.index_key(),
             // An id begins with the time of the creation.
-            Self::Created => session_key(record.session_id),
+            Self::Created => record.created_key(),
         }
-    }
-
-    /// The position behind the last key that a page has scanned. A key of `Session` can be that of another tenant, so only its
-    /// time becomes a part of the cursor.
-    fn position(self, key: Vec<u8>, last: Option<&SessionRecord>) -> Vec<u8> {
-        if self == Self::Updated {
-            return key;
-        }
-        let mut time = vec![0; ID_BYTES];
-        for (target, byte) in time.iter_mut().zip(key).take(ID_TIME_BYTES) {
-            *target = byte;
-        }
-        last.map_or(time.clone(), |record| time.max(self.key(record)))
     }
 }
 
@@ -77,10 +56,6 @@ pub struct ListQuery {
     pub limit: usize,
 }
 
-/// The length of a UUID v7, and of its time.
-const ID_BYTES: usize = 16;
-const ID_TIME_BYTES: usize = 6;
-
 pub(crate) async fn list(
     context: &Context,
     by: &Principal,
@@ -90,11 +65,14 @@ pub(crate) async fn list(
     let after = query
         .cursor
         .as_deref()
-        .map(|cursor| decode_cursor(cursor, query.order, &by.tenant))
+        .map(|cursor| decode_cursor(cursor, &by.user))
         .transpose()?;
-    let found = match candidates(context, &by.tenant, &query.metadata).await? {
+    let found = match candidates(context, &by.user, &query.metadata).await? {
         Some(candidates) => list_candidates(context, query, &candidates, after).await?,
-        None => scan(context, query, &by.tenant, after).await?,
+        None if query.order == ListOrder::Created => {
+            scan_created(context, query, &by.user, after).await?
+        }
+        None => scan(context, query, &by.user, after).await?,
     };
     let epoch = context.log.epoch();
     let summary = |record: &SessionRecord| record.summary(epoch.of_session(record.session_id));
@@ -133,45 +111,73 @@ async fn list_candidates(
 async fn scan(
     context: &Context,
     query: &ListQuery,
-    tenant: &Tenant,
+    user: &UserId,
     after: Option<Vec<u8>>,
 ) -> Result<Selected<SessionRecord>, SessionError> {
-    let order = query.order;
     // One record more than requested shows whether there is another page.
     let size = if query.has_filter() {
         usize::MAX
     } else {
         query.limit + 1
     };
-    let found = RecordPages::below(&context.log, order.table(), order.prefix(tenant))
+    RecordPages::below(&context.log, query.order.table(), user_prefix(user))
         .after(after)
         .sized(size)
         .select(query.limit, |value| -> Result<_, SessionError> {
-            let view: SessionRecordView<'_> = record::decode(value)?;
-            let matches = view.tenant == tenant.as_str() && query.matches(&view);
+            let matches = query.matches(&record::decode(value)?);
             Ok(matches.then(|| record::decode(value)).transpose()?)
         })
-        .await?;
-    let next = found
-        .next
-        .map(|key| order.position(key, found.entries.last()));
-    Ok(Selected { next, ..found })
+        .await
 }
 
-fn decode_cursor(cursor: &str, order: ListOrder, tenant: &Tenant) -> Result<Vec<u8>, InputError> {
-    let prefix = order.prefix(tenant);
-    let key = URL_SAFE_NO_PAD
-        .decode(cursor)
-        .ok()
-        .filter(|key| key.starts_with(&prefix))
-        .filter(|key| order == ListOrder::Updated || key.len() == ID_BYTES);
-    key.ok_or_else(|| InputError::invalid("cursor", "not a cursor of this list"))
+/// Reads the sessions of an index that has no records.
+async fn scan_created(
+    context: &Context,
+    query: &ListQuery,
+    user: &UserId,
+    after: Option<Vec<u8>>,
+) -> Result<Selected<SessionRecord>, SessionError> {
+    let prefix = user_prefix(user);
+    let mut pages = RecordPages::below(&context.log, query.order.table(), prefix.clone())
+        .after(after)
+        .sized(query.limit + 1);
+    let mut entries: Vec<SessionRecord> = Vec::new();
+    let mut scanned = 0;
+    while let Some(page) = pages.next_raw().await? {
+        let ids = page.iter().map(|(key, _)| key[prefix.len()..].to_vec());
+        let stored = context.log.get_all(Table::Session, ids.collect()).await?;
+        // A session that was deleted meanwhile has no record.
+        for value in stored.iter().flatten() {
+            if !query.matches(&record::decode(value)?) {
+                continue;
+            }
+            if entries.len() == query.limit {
+                let next = entries.last().map(|last| query.order.key(last));
+                return Ok(Selected { entries, next });
+            }
+            entries.push(record::decode(value)?);
+        }
+        scanned += page.len();
+        if scanned >= MAX_SCANNED {
+            let next = page.last().map(|(key, _)| key.clone());
+            return Ok(Selected { entries, next });
+        }
+    }
+    Ok(Selected {
+        entries,
+        next: None,
+    })
+}
+
+fn decode_cursor(cursor: &str, user: &UserId) -> Result<Vec<u8>, InputError> {
+    let key = URL_SAFE_NO_PAD.decode(cursor).ok();
+    key.filter(|key| key.starts_with(&user_prefix(user)))
+        .ok_or_else(|| InputError::invalid("cursor", "not a cursor of this list"))
 }
 
 impl ListQuery {
     fn has_filter(&self) -> bool {
-        self.order == ListOrder::Created
-            || self.agent.is_some()
+        self.agent.is_some()
             || self.state.is_some()
             || self.q.is_some()
             || self.cwd.is_some()
@@ -222,12 +228,12 @@ pub(super) fn matches(filter: &MetadataFilter, metadata: &Map<String, Value>) ->
 /// The sessions that match the selective values of a filter. `None` if no value is selective.
 pub(super) async fn candidates(
     context: &Context,
-    tenant: &Tenant,
+    user: &UserId,
     filter: &MetadataFilter,
 ) -> Result<Option<BTreeSet<SessionId>>, SessionError> {
     let mut found: Option<BTreeSet<SessionId>> = None;
     for (key, value) in filter {
-        let prefix = prefix(tenant, key, value);
+        let prefix = prefix(user, key, value);
         let length = prefix.len();
         let rows = context
             .log

@@ -1,6 +1,6 @@
 //! Reads that need no actor: the store and the log have the answer.
 //!
-//! `list` and `agent_sessions` find sessions of a tenant. `SessionQuery` reads one session. This module must not know the
+//! `list` and `agent_sessions` find sessions of a user. `SessionQuery` reads one session. This module must not know the
 //! directory, the handles or the actors.
 
 pub(super) mod agent_sessions;

@@ -16,13 +16,13 @@ use uuid::Uuid;
 use crate::transcript::SessionFold;
 use base::types::{
     AgentName, AppliedIsolation, Epoch, EventId, GrantedFolders, Principal, PromptId, RequestId,
-    SessionId, Tenant, TerminalId, Timestamp,
+    SessionId, Tenant, TerminalId, Timestamp, UserId,
 };
 use events::api::{
     AcpRequest, CancelCause, PendingRequest, Prompt, PromptStatus, Resolution, Session,
     SessionPolicy, SessionState, SessionSummary, Terminal, TurnOutcome,
 };
-use log::eventlog::{Records, tenant_prefix};
+use log::eventlog::{Records, user_prefix};
 use log::store::{RecordState, Table};
 use wire::acp::Outcome;
 use wire::fleet::ChannelId;
@@ -38,9 +38,8 @@ mod tests;
 )]
 pub(super) struct SessionRecord {
     pub(super) session_id: SessionId,
-    pub(super) tenant: String,
-    /// The id of the principal that created the session. It also leases the session's processes.
-    pub(super) owner: String,
+    /// The user that created the session. The user also leases the processes of the session.
+    pub(super) owner: UserId,
     pub(super) agent: AgentName,
     pub(super) title: Option<String>,
     pub(super) metadata: Map<String, Value>,
@@ -126,8 +125,6 @@ pub(super) struct StoredChannel {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionRecordView<'a> {
-    #[serde(borrow)]
-    pub(super) tenant: Cow<'a, str>,
     pub(super) session_id: SessionId,
     pub(super) agent: AgentName,
     #[serde(borrow)]
@@ -226,7 +223,7 @@ impl SessionRecord {
         self.folder_of = Some(self.folder_id());
         self.shared_folder = self.own_folder;
         self.session_id = id;
-        self.owner = by.id.to_string();
+        self.owner = by.user.clone();
         self.agent_session_id = Some(agent_session_id);
         self.state = SessionState::Idle;
         self.attached = false;
@@ -251,12 +248,9 @@ impl SessionRecord {
 
     /// Converts the record of another gateway, with the new id, into the record of the imported session. What was open stays
     /// open: the first load ends it.
-    pub(super) fn begin_import(&mut self, from: SessionId, tenant: &Tenant, owner: Option<String>) {
+    pub(super) fn begin_import(&mut self, from: SessionId, owner: UserId) {
         self.imported_from = Some(from);
-        tenant.as_str().clone_into(&mut self.tenant);
-        if let Some(owner) = owner {
-            self.owner = owner;
-        }
+        self.owner = owner;
         // The owner of the other data folder granted them.
         self.granted_folders = GrantedFolders::default();
         self.folder_of = None;
@@ -310,19 +304,15 @@ impl SessionRecord {
         self.folder_of.unwrap_or(self.session_id)
     }
 
-    pub(super) fn tenant(&self) -> Tenant {
-        Tenant::new(&self.tenant)
-    }
-
     pub(super) fn index_key(&self) -> Vec<u8> {
-        index_key(&self.tenant(), self.last_activity_at, self.session_id)
+        index_key(&self.owner, self.last_activity_at, self.session_id)
     }
 
     /// The key that finds the session by the agent's session id, if it has one. The key contains the
     /// gateway's id too, because some agents reuse their ids.
     pub(super) fn agent_session_key(&self) -> Option<Vec<u8>> {
         let id = self.agent_session_id.as_deref()?;
-        let prefix = agent_session_prefix(&self.tenant(), &self.agent, id);
+        let prefix = agent_session_prefix(&self.owner.tenant(), &self.agent, id);
         Some([&prefix[..], self.session_id.as_bytes()].concat())
     }
 
@@ -345,7 +335,11 @@ impl SessionRecord {
         *stored_key = key;
     }
 
-    /// Writes the record and its index entry. `stored_key` is the index key that is stored now.
+    pub(super) fn created_key(&self) -> Vec<u8> {
+        [&user_prefix(&self.owner)[..], self.session_id.as_bytes()].concat()
+    }
+
+    /// Writes the record and its index entries. `stored_key` is the index key that is stored now.
     pub(super) fn put(&self, stored_key: Option<&[u8]>, records: &mut Records) {
         let value = encode(self);
         let key = self.index_key();
@@ -353,6 +347,14 @@ impl SessionRecord {
             delete(Table::SessionIndex, old.to_vec(), records);
         }
         put(Table::SessionIndex, key, value.clone(), records);
+        if stored_key.is_none() {
+            put(
+                Table::CreatedSession,
+                self.created_key(),
+                Bytes::new(),
+                records,
+            );
+        }
         put(Table::Session, session_key(self.session_id), value, records);
     }
 }
@@ -594,10 +596,10 @@ pub(super) fn agent_session_prefix(
 }
 
 /// The index key of a session. The newest `lastActivityAt` sorts first.
-pub(super) fn index_key(tenant: &Tenant, last_activity_at: Timestamp, id: SessionId) -> Vec<u8> {
+pub(super) fn index_key(user: &UserId, last_activity_at: Timestamp, id: SessionId) -> Vec<u8> {
     let newest_first = !u64::try_from(last_activity_at.as_millis()).unwrap_or_default();
     [
-        &tenant_prefix(tenant)[..],
+        &user_prefix(user)[..],
         &newest_first.to_be_bytes(),
         id.as_bytes(),
     ]

@@ -8,7 +8,7 @@ mod waits;
 use tokio::sync::oneshot;
 
 use super::*;
-use base::types::{SessionId, Tenant};
+use base::types::{SessionId, UserId};
 use wire::acp::CancelTarget;
 use wire::jsonrpc::PendingTables;
 
@@ -103,8 +103,8 @@ impl Fixture {
 
     fn call(&self, call: ClientCall, deadline: u64) -> PendingCall {
         let by = Principal {
-            id: "alice".into(),
-            tenant: Tenant::default(),
+            is_local: false,
+            user: UserId::from_text("default/alice"),
             scopes: std::iter::empty().collect(),
             folders: base::types::GrantedFolders::default(),
         };
