@@ -1,21 +1,24 @@
 //! The events and summaries that a client selects from a log, the end of a turn, and pages for clients that poll.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::encoder::Encoder;
 
-use base::types::{Epoch, EventId, Ids, Position, PromptId, SessionId};
+use base::types::{Access, Epoch, EventId, Ids, Position, PromptId, SessionId, UserId};
 use events::event::{
     self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason,
-    SessionSummaryFrame, SummariesReset,
+    SessionSharedFrame, SessionSummaryFrame, SessionUnsharedFrame, SummariesReset,
 };
 use log::eventlog::{
-    DirectSink, Item, Notifier, ReadError, Reader, Run, Summary, SummaryReader, TailCursor,
+    DirectSink, EventLog, Item, Notifier, ReadError, Reader, Run, Summary, SummaryReader,
+    TailCursor,
 };
 use sessions::session::SessionHandle;
 
@@ -242,6 +245,46 @@ impl Feed {
         moved.then(|| frame(self.source.id(&self.epoch, cursor)))
     }
 
+    /// The next summaries. The access to a session can have ended since its summary was published.
+    pub(super) fn summary_frames(&mut self) -> Vec<ControlFrame> {
+        let Source {
+            summaries, shares, ..
+        } = &mut self.source;
+        let Some(summaries) = summaries else {
+            return Vec::new();
+        };
+        let is_visible =
+            |id: SessionId| shares.as_ref().is_none_or(|shares| shares.permits_read(id));
+        summaries.next(&self.ids, is_visible)
+    }
+
+    /// The changes of the sessions that are shared with the user of the stream.
+    pub(super) fn share_changes(&mut self) -> Vec<ControlFrame> {
+        let cursor = self.source.cursor();
+        let shares = self.source.shares.as_mut();
+        let changes = shares.map(|shares| shares.changes()).unwrap_or_default();
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        let id = self.source.id(&self.epoch, cursor);
+        let last_event_id = &*id;
+        let now = self.ids.now();
+        let frame = |(session, access)| {
+            let frame = match access {
+                Some(access) => ControlFrame::new(
+                    &SessionSharedFrame {
+                        access,
+                        last_event_id,
+                    },
+                    now,
+                ),
+                None => ControlFrame::new(&SessionUnsharedFrame { last_event_id }, now),
+            };
+            frame.with_session(session)
+        };
+        changes.into_iter().map(frame).collect()
+    }
+
     /// The last frame of a complete stream. A client that reconnects with its id receives 204.
     pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame {
         let cursor = cursor.unwrap_or_else(|| self.source.cursor());
@@ -292,6 +335,7 @@ pub(crate) struct Source {
     sessions: Sessions,
     /// Boxed: most streams have none, and an idle stream must be small.
     pub(super) summaries: Option<Box<SummaryFeed>>,
+    shares: Option<Box<ShareFeed>>,
 }
 
 enum Sessions {
@@ -307,6 +351,7 @@ impl Source {
             reader,
             sessions,
             summaries: None,
+            shares: None,
         }
     }
 
@@ -328,6 +373,22 @@ impl Source {
             summaries,
             ..Self::new(reader, Sessions::Merged(sessions))
         }
+    }
+
+    /// Adds the changes of the sessions that are shared with a user.
+    #[must_use]
+    pub(crate) fn with_shares(self, log: &EventLog, user: &UserId) -> Self {
+        Self {
+            shares: Some(Box::new(ShareFeed::new(log.clone(), user.clone()))),
+            ..self
+        }
+    }
+
+    /// Whether the user of the stream still has access to all sessions that the client named.
+    pub(super) fn has_access(&self) -> bool {
+        self.sessions()
+            .iter()
+            .all(|session| session.access().is_some())
     }
 
     pub(super) fn subscribe_via(
@@ -381,7 +442,7 @@ impl Source {
         }
     }
 
-    pub(super) fn sessions(&self) -> &[SessionHandle] {
+    pub(crate) fn sessions(&self) -> &[SessionHandle] {
         match &self.sessions {
             Sessions::One(session) => std::slice::from_ref(session),
             Sessions::None => &[],
@@ -399,6 +460,52 @@ impl Source {
 
     pub(super) const fn has_stored_ids(&self) -> bool {
         matches!(self.sessions, Sessions::One(_) | Sessions::None)
+    }
+}
+
+/// The sessions of others that are shared with the user of a stream.
+struct ShareFeed {
+    log: EventLog,
+    user: UserId,
+    changed: watch::Receiver<u64>,
+    /// The sessions that the client knows.
+    known: BTreeMap<SessionId, Access>,
+}
+
+impl ShareFeed {
+    fn new(log: EventLog, user: UserId) -> Self {
+        let changed = log.watch_grants();
+        let known = log.shared_with(&user).into_iter().collect();
+        Self {
+            log,
+            user,
+            changed,
+            known,
+        }
+    }
+
+    /// Whether the user has access to a session now.
+    fn permits_read(&self, session: SessionId) -> bool {
+        let owner = self.log.owner(session);
+        owner.is_none_or(|owner| self.log.access(&owner, session, &self.user).is_some())
+    }
+
+    /// The sessions whose access has changed since the last call, with the new one.
+    fn changes(&mut self) -> Vec<(SessionId, Option<Access>)> {
+        // The log owns the sender.
+        if !self.changed.has_changed().unwrap_or(false) {
+            return Vec::new();
+        }
+        self.changed.mark_unchanged();
+        let now: BTreeMap<_, _> = self.log.shared_with(&self.user).into_iter().collect();
+        let gone = self.known.keys().filter(|id| !now.contains_key(id));
+        let mut changes: Vec<_> = gone.map(|id| (*id, None)).collect();
+        let given = now
+            .iter()
+            .filter(|(id, access)| self.known.get(id) != Some(access));
+        changes.extend(given.map(|(id, access)| (*id, Some(*access))));
+        self.known = now;
+        changes
     }
 }
 
@@ -459,7 +566,11 @@ impl SummaryFeed {
         sleep_until(self.next_round).await;
     }
 
-    pub(super) fn next(&mut self, ids: &Ids) -> Vec<ControlFrame> {
+    pub(super) fn next(
+        &mut self,
+        ids: &Ids,
+        is_visible: impl Fn(SessionId) -> bool,
+    ) -> Vec<ControlFrame> {
         if !self.live || self.reader.cursor() >= self.through && !self.begins_round() {
             return Vec::new();
         }
@@ -471,8 +582,8 @@ impl SummaryFeed {
         }
         for (id, summary) in page.changes {
             let session = match &summary {
-                Summary::Listed(summary) => Some(&**summary),
-                Summary::Gone => None,
+                Summary::Listed(summary) if is_visible(id) => Some(&**summary),
+                Summary::Listed(_) | Summary::Gone => None,
             };
             let frame = ControlFrame::new(&SessionSummaryFrame { session }, now);
             frames.push(frame.with_session(id));

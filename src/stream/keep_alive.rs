@@ -1,5 +1,5 @@
 //! A shared clock for all streams. It wakes a stream after a silent interval, and all streams when the
-//! gateway stops or a key ends.
+//! gateway stops, a key ends or a grant changes.
 //!
 //! Separate timers and waits would be most of the cost of ten thousand idle streams. Here, each stream has an
 //! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
@@ -27,6 +27,7 @@ pub(crate) struct KeepAliveTicker(Arc<Inner>);
 struct Inner {
     shutdown: Shutdown,
     key_endings: watch::Receiver<u64>,
+    grant_changes: watch::Receiver<u64>,
     started: Instant,
     tick: Duration,
     /// In ticks, as `write_stall`.
@@ -83,6 +84,7 @@ impl KeepAliveTicker {
         limits: &Limits,
         shutdown: Shutdown,
         key_endings: watch::Receiver<u64>,
+        grant_changes: watch::Receiver<u64>,
     ) -> Self {
         const TICKS_PER_KEEP_ALIVE: u32 = 16;
         let tick = (limits.keep_alive_interval.min(limits.write_stall_timeout)
@@ -93,6 +95,7 @@ impl KeepAliveTicker {
         let ticker = Self(Arc::new(Inner {
             shutdown,
             key_endings,
+            grant_changes,
             started: Instant::now(),
             tick,
             keep_alive: ticks(limits.keep_alive_interval).max(1),
@@ -155,6 +158,7 @@ impl KeepAliveTicker {
         let mut drains = false;
         let mut ends = false;
         let mut key_endings = self.0.key_endings.clone();
+        let mut grant_changes = self.0.grant_changes.clone();
         let mut next = Instant::now() + *tick;
         loop {
             tokio::select! {
@@ -168,6 +172,7 @@ impl KeepAliveTicker {
                     self.signal_all();
                 }
                 Ok(()) = key_endings.changed() => self.signal_all(),
+                Ok(()) = grant_changes.changed() => self.signal_all(),
                 () = tokio::time::sleep_until(next) => {
                     next = Instant::now() + if drains { DRAIN_TICK } else { *tick };
                     if !self.tick() {
@@ -338,7 +343,8 @@ mod tests {
             keep_alive_interval: Duration::from_secs(15),
             ..Limits::default()
         };
-        KeepAliveTicker::new(&limits, shutdown.clone(), key_endings)
+        let (_, grants) = watch::channel(0);
+        KeepAliveTicker::new(&limits, shutdown.clone(), key_endings, grants)
     }
 
     /// Completes when the timer is due or a signal arrived.

@@ -278,8 +278,13 @@ mod tests {
         let (peer, other) = shared_socket().await;
         let session = open(&log, 1).await;
         let reader = tail_reader(&session);
-        let keep_alive =
-            KeepAliveTicker::new(&Limits::default(), Shutdown::new(), keys.subscribe()).register();
+        let keep_alive = KeepAliveTicker::new(
+            &Limits::default(),
+            Shutdown::new(),
+            keys.subscribe(),
+            log.watch_grants(),
+        )
+        .register();
         keep_alive.take_signal();
         Fixture {
             log,

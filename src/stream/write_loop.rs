@@ -192,6 +192,10 @@ impl Stream {
             self.send_keep_alive(read.is_none(), sink);
         }
         self.send_summaries(sink);
+        // The cursor in these frames must not be ahead of events that were read and not written.
+        if read.is_none() {
+            self.send_share_changes(sink);
+        }
         for _ in 0..MAX_READS_PER_STEP {
             if read.is_none() && sink.is_full() {
                 break;
@@ -230,12 +234,17 @@ impl Stream {
             self.send_control(&frame, sink);
             return true;
         }
-        let ended = !self.admission.is_key_valid();
-        if ended {
+        if !self.admission.is_key_valid() {
             metrics().stream_evictions("key_ended", 1);
             self.send_problem(&Problem::key_ended(), sink);
+            return true;
         }
-        ended
+        if !self.feed.source.has_access() {
+            metrics().stream_evictions("access_ended", 1);
+            self.send_problem(&Problem::access_ended(), sink);
+            return true;
+        }
+        false
     }
 
     fn send<W: StreamSink>(&mut self, chunk: Bytes, sink: &mut W) {
@@ -315,15 +324,19 @@ impl Stream {
     }
 
     fn send_summaries<W: StreamSink>(&mut self, sink: &mut W) {
-        let Feed { source, ids, .. } = &mut self.feed;
-        if let Some(summaries) = &mut source.summaries
-            && !sink.is_full()
-        {
-            let mut out = BytesMut::new();
-            for frame in summaries.next(ids) {
-                self.encoder.control(&mut out, &frame);
-            }
-            self.send(out.freeze(), sink);
+        if self.feed.source.summaries.is_none() || sink.is_full() {
+            return;
+        }
+        let mut out = BytesMut::new();
+        for frame in self.feed.summary_frames() {
+            self.encoder.control(&mut out, &frame);
+        }
+        self.send(out.freeze(), sink);
+    }
+
+    fn send_share_changes<W: StreamSink>(&mut self, sink: &mut W) {
+        for frame in self.feed.share_changes() {
+            self.send_control(&frame, sink);
         }
     }
 

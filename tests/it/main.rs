@@ -33,6 +33,7 @@ mod floods;
 mod fuzz_corpora;
 mod golden;
 mod guarantees;
+mod grants;
 mod guides;
 mod hijack;
 mod history;

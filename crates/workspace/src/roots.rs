@@ -131,8 +131,7 @@ impl Workspaces {
 
     /// The real path of an existing directory below a root. A relative path starts at the first root.
     pub fn resolve_directory(&self, requested: &str) -> Result<PathBuf, FileError> {
-        let mut parts = Path::new(requested).components();
-        if requested.contains('\0') || parts.any(|part| part == Component::ParentDir) {
+        if is_malformed(requested) {
             return Err(FileError::Malformed);
         }
         let path = self.roots[0].path.join(requested);
@@ -147,6 +146,41 @@ impl Workspaces {
         } else {
             Err(FileError::NotADirectory)
         }
+    }
+
+    /// The real paths on the way to a requested path, from the top, also those of the links on it. Empty for a path that
+    /// [`Workspaces::resolve_directory`] rejects as malformed.
+    pub fn way_to(&self, requested: &str) -> Vec<PathBuf> {
+        if is_malformed(requested) {
+            return Vec::new();
+        }
+        let path = self.roots[0].path.join(requested);
+        let parts = |path: &Path| -> Vec<_> {
+            let parts = path.iter().rev();
+            parts.map(OsStr::to_owned).collect()
+        };
+        let mut rest = parts(&path);
+        let mut real = PathBuf::new();
+        let mut way = Vec::new();
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            if part == ".." {
+                real.pop();
+                continue;
+            }
+            let next = real.join(part);
+            way.push(next.clone());
+            match std::fs::read_link(&next) {
+                // The kernel follows no more links either.
+                Ok(_) if links == MAX_LINKS => break,
+                Ok(target) => {
+                    links += 1;
+                    rest.extend(parts(&target));
+                }
+                Err(_) => real = next,
+            }
+        }
+        way
     }
 
     /// Checks that the directories of a session still lie below the roots, and that no link has replaced them.
@@ -289,6 +323,14 @@ pub(super) fn normalize(path: &str) -> Result<PathBuf, FileError> {
         _ => Err(FileError::Malformed),
     };
     parts.map(check).collect()
+}
+
+/// The maximum number of links in a path, as for the kernel (`path_resolution(7)`).
+const MAX_LINKS: usize = 40;
+
+fn is_malformed(requested: &str) -> bool {
+    let mut parts = Path::new(requested).components();
+    requested.contains('\0') || parts.any(|part| part == Component::ParentDir)
 }
 
 #[cfg(test)]

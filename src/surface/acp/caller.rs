@@ -18,7 +18,9 @@ use super::session_view::{Place, SessionView};
 use crate::surface::http::{AccessError, Authorized, HasKey, NewTurn, record_session};
 use base::types::{RequestId, Scope, SessionId};
 use events::api::{AcpRequest, CancelCause, Problem};
-use sessions::session::{Answer, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
+use sessions::session::{
+    Answer, IdempotencyKey, PromptRequest, SessionError, SessionHandle, access_to_answer,
+};
 use wire::acp::{self, RequestKind, TraceContext, error_code, method, to_one_line};
 use wire::jsonrpc::{Message, RpcError};
 
@@ -266,7 +268,9 @@ impl Caller {
         self.check_controller(&id)?;
         let handle = self.open(&id).await?;
         let asked = handle.pending(request).await?;
-        self.require(required_scope(RequestKind::from_method(&asked.method)))?;
+        let kind = RequestKind::from_method(&asked.method);
+        self.require(required_scope(kind))?;
+        handle.require(access_to_answer(kind))?;
         let answer = match outcome {
             Ok(result) => Answer::Result(to_one_line(result)),
             // The client does not know the method. Another client may.
@@ -277,11 +281,11 @@ impl Caller {
             }
             Err(error) => Answer::Error(to_one_line(raw(&error))),
         };
+        let client = Some(&*self.connection.client.name);
+        let author = self.by.author();
         if let Some(view) = self.connection.view(&id) {
             view.set_answered(request);
         }
-        let client = Some(&*self.connection.client.name);
-        let author = self.by.author();
         handle.answer(&author, client, request, answer).await?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! message is such a position.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,6 +144,7 @@ impl SessionDelivery {
         );
         cursor.attachment = attached.number;
         let mut reader = Some(session.log().reader(ReaderStart::After(start.after)));
+        let mut access_ended = pin!(session.wait_access_ended());
         loop {
             self.push_responses(cursor, sink);
             sink.flush().await;
@@ -151,6 +153,10 @@ impl SessionDelivery {
             tokio::select! {
                 biased;
                 _ = attachments.changed() => return,
+                () = access_ended.as_mut(), if reader.is_some() => {
+                    reader = None;
+                    self.connection.close();
+                }
                 item = next_item(&mut reader, session) => match item {
                     Some(Item::Run(run)) => {
                         for event in run.events() {

@@ -294,7 +294,9 @@ impl Caller {
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
         let trace = trace_of(params.meta);
-        session.delete(&self.by, None, trace).await?;
+        session
+            .delete(&self.by, &self.by.author(), None, trace)
+            .await?;
         self.connection.remove_view(&params.session_id);
         Ok(acp::empty_result())
     }

@@ -153,7 +153,7 @@ pub(super) async fn named_session(
     let Ok(session) = id.parse::<SessionId>() else {
         return Ok(None);
     };
-    let exists = app.sessions.has_session(by, session).await?;
+    let exists = app.sessions.can_open(by, session).await?;
     Ok(exists.then_some(session))
 }
 

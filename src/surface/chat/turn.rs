@@ -13,6 +13,7 @@ use super::search::{Later, Match, Reference, Search, later_turns};
 use crate::surface::http::{ApiError, AppState, Authorized, CanPrompt, NewTurn, Result};
 use base::types::{PromptId, SessionId};
 use events::api::{CancelCause, Problem, ProblemCode};
+use events::event::ActorKind;
 use sessions::conversation::{
     Conversation, ConversationKey, Decision, Digest, Evidence, Locked, Meaning, Notice, Turn,
     UserMessage, decide,
@@ -284,7 +285,9 @@ impl<'a> TurnStart<'a> {
             let session = create_session(app, by, agent.clone(), None, trace.clone()).await?;
             if let Err(error) = self.select_model(&session).await {
                 // Nothing of a rejected request remains.
-                let _ = session.delete(self.search.by, None, None).await;
+                let _ = session
+                    .delete(self.search.by, ActorKind::Gateway, None, None)
+                    .await;
                 return Err(error);
             }
             (session.clone(), Conversation::new(session.id()))
@@ -323,7 +326,7 @@ impl<'a> TurnStart<'a> {
         let Search { app, by, .. } = self.search;
         let turn = NewTurn::begin::<ApiError>(app, by, &session, prompt, true).await;
         if turn.is_err() && is_new {
-            let _ = session.delete(by, None, None).await;
+            let _ = session.delete(by, ActorKind::Gateway, None, None).await;
         }
         let turn = turn?;
         let admitted = turn.admitted;

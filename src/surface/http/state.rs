@@ -93,6 +93,7 @@ impl AppState {
             &parts.limits.stream,
             parts.shutdown.clone(),
             parts.policy.keys.watch_ended(),
+            parts.sessions.context().log.watch_grants(),
         );
         let conversations = conversation::start(&parts.sessions);
         let cca = Arc::<CcaMembers>::default();

@@ -91,7 +91,9 @@ pub(super) async fn delete(
 ) -> Result<Json<Value>> {
     let id = request.ids;
     let session = open(&request.app, &request.by, &id).await?;
-    session.delete(&request.by, None, request.trace).await?;
+    session
+        .delete(&request.by, &request.by.author(), None, request.trace)
+        .await?;
     Ok(Json(
         json!({ "id": id, "object": "conversation.deleted", "deleted": true }),
     ))

@@ -16,6 +16,7 @@ use base::types::{Epoch, EventId, Position};
 use events::api::Problem;
 use events::event::ResetReason;
 use log::eventlog::Start;
+use sessions::session::SessionHandle;
 
 pub trait CursorId: FromStr {
     fn parts(&self) -> (&Epoch, u64);
@@ -126,6 +127,9 @@ pub(crate) async fn page_response(
     let deadline = wait.map(|wait| Instant::now() + wait);
     let was_draining = app.shutdown.is_draining();
     let mut key_ended = pin!(admission.wait_key_ended());
+    let sessions = feed.source.sessions();
+    let sessions = wait.map(|_| sessions.to_vec()).unwrap_or_default();
+    let mut access_ended = pin!(SessionHandle::wait_any_access_ended(&sessions));
     let mut caught_up = false;
     let more = loop {
         let state = if caught_up {
@@ -142,6 +146,7 @@ pub(crate) async fn page_response(
                 () = app.shutdown.drain_started(), if was_draining => return Err(ApiError::draining()),
                 () = app.shutdown.drain_started() => break false,
                 () = key_ended.as_mut() => return Err(Problem::key_ended().into()),
+                () = access_ended.as_mut() => return Err(Problem::access_ended().into()),
                 // The timer precedes the events, because events that a filter drops may arrive without a
                 // pause.
                 () = tokio::time::sleep_until(deadline) => break false,

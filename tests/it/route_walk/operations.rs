@@ -54,6 +54,7 @@ pub(crate) fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{terminal}", "t1")
             .replace("{agent}", agent)
             .replace("{member}", "nobody")
+            .replace("{grantee}", "user:nobody")
             .replace("{option}", "model")
             .replace("{path}", "folder/file.txt")
             .replace("{signIn}", "01938c5e-7a3b-7c4d-8e5f-ba9876543210")
@@ -151,6 +152,7 @@ impl Operation {
                 json!({ "action": "cancel" })
             }
             "{request}" => json!({ "result": {} }),
+            "{grantee}" => json!({ "access": "read" }),
             "{option}" => json!({ "value": "x" }),
             "mode" => json!({ "modeId": "x" }),
             "auth" => json!({ "methodId": "x" }),

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use super::matrix::comparable;
 use super::operations::{Operation, UNKNOWN, operations, operations_on};
 use super::principals::{foreign_key, stranger_key};
+use crate::key_life::created;
+use crate::support::gateway::KEY;
 use crate::support::wait::LONGEST;
 use crate::support::{Answer, Events, Gateway, Setup, eventually, figure};
 
@@ -23,9 +25,7 @@ async fn other_keys(gateway: &Gateway) -> [String; 2] {
 async fn missing_object_is_not_found_on_every_route() {
     let gateway = Setup::fake(&[]).start();
     for operation in operations().iter().filter(|operation| operation.named()) {
-        let request = operation
-            .request(&gateway)
-            .bearer_auth(crate::support::gateway::KEY);
+        let request = operation.request(&gateway).bearer_auth(KEY);
         operation
             .refused(request, StatusCode::NOT_FOUND, "not_found")
             .await;
@@ -115,6 +115,100 @@ async fn foreign_deleted_and_random_ids_have_identical_answers() {
         .post(&format!("/v1/sessions/{foreign}/cancel"), &json!({}))
         .await;
     events.until("prompt.completed").await;
+}
+
+/// A session of the user alice, with a turn that waits for an answer.
+async fn session_of_alice(gateway: &Gateway) -> (String, String) {
+    let alice = created(gateway, &["create", "alice", "--scopes", "admin"]).await;
+    let request = |method, path: &str| {
+        let url = format!("{}{path}", gateway.url);
+        gateway.http.request(method, url).bearer_auth(&alice)
+    };
+    let body = json!({ "agent": "fake", "prompt": "permission wait=yes" });
+    let made = Answer::of(request(Method::POST, "/v1/sessions").json(&body)).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{made:?}");
+    let session = made.body["sessionId"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/sessions/{session}");
+    eventually("a request", LONGEST, || async {
+        let asked = Answer::of(request(Method::GET, &path)).await;
+        (asked.body["state"] == "waiting").then_some(())
+    })
+    .await;
+    (session, alice)
+}
+
+/// The requests of one operation: alone, as `HEAD`, with each form of a stream, and with each condition.
+fn variants(operation: &Operation, gateway: &Gateway, key: &str) -> Vec<RequestBuilder> {
+    let request = || operation.request(gateway).bearer_auth(key);
+    let mut variants = vec![request()];
+    for (name, value) in [
+        ("accept", "text/event-stream"),
+        ("accept", "application/x-ndjson"),
+        ("prefer", "wait=1"),
+        ("idempotency-key", "once"),
+        ("if-match", "*"),
+        ("if-none-match", "*"),
+        ("last-event-id", "0-1"),
+        ("range", "bytes=0-1"),
+    ] {
+        variants.push(request().header(name, value));
+    }
+    if operation.method == Method::GET {
+        let url = format!("{}{}", gateway.url, operation.path);
+        variants.push(gateway.http.head(url).bearer_auth(key));
+    }
+    variants
+}
+
+#[tokio::test]
+async fn session_of_a_user_is_unknown_to_the_operator_and_to_its_name_in_another_tenant() {
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_requests_per_minute = 100000")
+        .start();
+    let (session, alice) = session_of_alice(&gateway).await;
+    let snapshot = async || {
+        let url = format!("{}/v1/sessions/{session}", gateway.url);
+        Answer::of(gateway.http.get(url).bearer_auth(&alice))
+            .await
+            .body
+    };
+    let before = snapshot().await;
+    let words = ["create", "twin", "--tenant", "other", "--user", "alice"];
+    let words = [&words[..], &["--scopes", "admin"]].concat();
+    let twin = created(&gateway, &words).await;
+    let link = created(&gateway, &["create", "phone", "--user", "owner"]).await;
+    let bob = created(&gateway, &["create", "bob", "--scopes", "admin"]).await;
+    let unknown = on_a_session(UNKNOWN);
+    for key in [KEY, &twin, &link, &bob] {
+        for (foreign, unknown) in on_a_session(&session).iter().zip(&unknown) {
+            let foreign = variants(foreign, &gateway, key).into_iter();
+            for (foreign, random) in foreign.zip(variants(unknown, &gateway, key)) {
+                let foreign = comparable(&Answer::of(foreign).await);
+                let random = comparable(&Answer::of(random).await);
+                let what = format!("{} {}", unknown.method, unknown.path);
+                let is_rejected = matches!(foreign.0.as_u16(), 400 | 403 | 404 | 406);
+                assert!(is_rejected, "{what}: {foreign:?}");
+                assert_eq!(foreign, random, "{what}");
+            }
+        }
+        // A ticket opens only what its key may see.
+        for route in ["events", "events/stream", "prompts/p1/events"] {
+            let read = async |session: &str| {
+                let path = format!("/v1/sessions/{session}/{route}");
+                let tickets = gateway.http.post(format!("{}/v1/tickets", gateway.url));
+                let body = json!({ "paths": [path] });
+                let ticket = Answer::of(tickets.bearer_auth(key).json(&body)).await;
+                assert_eq!(ticket.status, StatusCode::CREATED, "{ticket:?}");
+                let ticket = ticket.body["ticket"].as_str().expect("a ticket").to_owned();
+                let url = format!("{}{path}?ticket={ticket}", gateway.url);
+                let answer = Answer::of(gateway.http.get(url)).await;
+                assert_eq!(answer.status, StatusCode::NOT_FOUND, "{answer:?}");
+                comparable(&answer)
+            };
+            assert_eq!(read(&session).await, read(UNKNOWN).await, "{route}");
+        }
+    }
+    assert_eq!(snapshot().await, before, "the session has not changed");
 }
 
 /// The operations on the object of this path parameter.

@@ -16,7 +16,8 @@ fn received(gateway: &Gateway) -> String {
 }
 
 /// The members of a new session, sorted.
-const MEMBERS: [&str; 25] = [
+const MEMBERS: [&str; 27] = [
+    "access",
     "agent",
     "attached",
     "availableCommands",
@@ -29,6 +30,7 @@ const MEMBERS: [&str; 25] = [
     "lastOutcome",
     "metadata",
     "modes",
+    "owner",
     "plan",
     "policy",
     "promptCapabilities",
@@ -68,6 +70,8 @@ async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
     assert_eq!(members, MEMBERS);
     for (member, value) in [
         ("agent", json!("fake")),
+        ("owner", json!("owner")),
+        ("access", json!("own")),
         ("title", json!("First")),
         ("titleBy", json!("client")),
         ("metadata", json!({ "a": [1, null] })),

@@ -121,6 +121,7 @@ pub fn every_event_once() {
         )));
         let scope = GlobalScope {
             owner: UserId::owner(),
+            with_shared: false,
             sessions: None,
         };
         let mut all = log

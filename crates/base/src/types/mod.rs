@@ -29,10 +29,11 @@ macro_rules! text_form {
     )*};
 }
 
-mod granted_folders;
+mod access;
 mod agent;
 pub mod clock;
 pub mod cursor;
+mod granted_folders;
 pub mod ids;
 mod isolation;
 mod keyed_guard;
@@ -40,6 +41,7 @@ pub mod principal;
 mod principal_limits;
 pub mod text;
 
+pub use access::{Access, Grant, Grantee, GranteeError};
 pub use agent::{
     AgentDialect, AgentName, AgentNameError, ModeSelection, OWN_PROGRAM, ToolProvider,
 };

@@ -80,6 +80,10 @@ impl UserId {
         self.parts().1
     }
 
+    pub fn has_tenant_of(&self, other: &Self) -> bool {
+        self.parts().0 == other.parts().0
+    }
+
     fn parts(&self) -> (&str, &str) {
         self.0.split_once('/').unwrap_or((&self.0, ""))
     }

@@ -100,8 +100,10 @@ codes! {
     Interrupted = "interrupted", 503, true, "The gateway restarted during the turn";
     /// The body or the query does not match the schema of the route. `errors` lists the invalid members.
     Invalid = "invalid", 422, false, "The request is not valid";
-    /// A restart found a queued prompt whose user no longer has a key with the scope `prompt`. Occurs only in events.
+    /// A restart found a queued prompt whose user no longer has a key with the scope `prompt`, or no longer the access to the session. Occurs only in events.
     KeyRevoked = "key_revoked", 403, false, "The key of the prompt was revoked";
+    /// The access of the owner of a session cannot be changed or removed.
+    LastOwner = "last_owner", 409, false, "The session needs its owner";
     /// The body is not JSON, or the HTTP request is malformed.
     Malformed = "malformed", 400, false, "The request is malformed";
     /// The member of the fleet that runs the agent is not connected, or lost the agent's process. The session remains. Send the prompt again when the member has returned.
@@ -315,6 +317,14 @@ impl Problem {
         Self::new(
             ProblemCode::Unauthorized,
             "the key of this request was revoked or has expired",
+        )
+    }
+
+    /// Creates the problem that ends a stream after the user has lost the access to a session.
+    pub fn access_ended() -> Self {
+        Self::new(
+            ProblemCode::NotFound,
+            "the session was deleted, or the access to it was taken back",
         )
     }
 

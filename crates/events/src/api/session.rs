@@ -16,7 +16,8 @@ use super::schema::{OptionValue, PromptContent};
 use crate::api::{SessionPolicy, SessionState, TurnOutcome};
 use base::schemas_from_json;
 use base::types::{
-    AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId, Timestamp,
+    Access, AgentName, AppliedIsolation, EventId, Grant, ModeSelection, Position, PromptId,
+    SessionId, Timestamp,
 };
 
 /// The source of a session's title.
@@ -36,6 +37,14 @@ pub enum TitleBy {
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub session_id: SessionId,
+    /// The name of the user that owns the session. Absent in events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub owner: Option<String>,
+    /// What the user of this request may do with the session. Absent in events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub access: Option<Access>,
     pub agent: AgentName,
     /// The title from a client, else from the agent, else the beginning of the first prompt; null before the first
     /// prompt.
@@ -126,9 +135,30 @@ impl Session {
 
     /// Returns the entity tag of the representation. The last event identifies the version, because the snapshot
     /// is a fold of all events up to it.
+    /// The access is not in the log.
     pub fn etag(&self) -> String {
-        format!("\"{}\"", self.last_event_id)
+        match self.access {
+            None | Some(Access::Own) => format!("\"{}\"", self.last_event_id),
+            Some(access) => format!("\"{}-{}\"", self.last_event_id, access.name()),
+        }
     }
+}
+
+/// The users that have access to a session.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionGrants {
+    /// The name of the user that owns the session. The owner needs no grant.
+    pub owner: String,
+    /// The access of others, the latest grant last. The highest access of the grants for a user counts.
+    pub grants: Vec<Grant>,
+}
+
+/// The access that a grant gives.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewGrant {
+    pub access: Access,
 }
 
 /// A session in a list. It omits the members that are folded from updates of the agent.
@@ -136,6 +166,8 @@ impl Session {
 #[serde(rename_all = "camelCase")]
 pub struct SessionSummary {
     pub session_id: SessionId,
+    /// The name of the user that owns the session.
+    pub owner: String,
     pub agent: AgentName,
     #[schema(required)]
     pub title: Option<String>,

@@ -14,8 +14,8 @@ use super::table::{TYPES, event_schema, schema_name};
 use crate::api::schema::union;
 use crate::api::{InstallationSource, Resolution};
 use base::types::{
-    AgentName, Author, EventId, Isolation, Mechanism, PromptId, RequestId, Scopes, SessionId,
-    Timestamp,
+    Access, AgentName, Author, EventId, Grantee, Isolation, Mechanism, PromptId, RequestId, Scopes,
+    SessionId, Timestamp,
 };
 
 /// The party that caused an event.
@@ -288,6 +288,26 @@ audit_events! {
     /// A webhook was deleted.
     WebhookDeleted = "webhook.deleted" {
         webhook_id: String,
+    }
+    /// A session was shared with users, or the access that a grant gives was changed.
+    GrantSet = "grant.set" {
+        session_id: SessionId,
+        /// `user:NAME`, or `tenant`.
+        #[schema(value_type = String)]
+        grantee: Grantee,
+        access: Access,
+    }
+    /// A grant of a session was taken back.
+    GrantRemoved = "grant.removed" {
+        session_id: SessionId,
+        #[schema(value_type = String)]
+        grantee: Grantee,
+    }
+    /// A session was deleted with its log: by a client, or by the gateway after `retention.max_age`.
+    SessionErased = "session.erased" {
+        session_id: SessionId,
+        /// The user that owned the session, as `TENANT/NAME`.
+        owner: String,
     }
     /// A client sent a broadcast.
     BroadcastSent = "broadcast.sent" {

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::frame::{EncodedEvent, EventMembers, blank_line_breaks};
 use crate::api::{Problem, Session, SessionSummary};
-use base::types::{SessionId, Timestamp};
+use base::types::{Access, SessionId, Timestamp};
 
 /// An encoded control frame.
 #[derive(Debug)]
@@ -133,6 +133,29 @@ pub struct SessionSummaryFrame<'a> {
 /// More sessions changed than the gateway keeps for a slow client. Read the list of sessions again.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SummariesReset {}
+
+/// A session of another user was shared with the user of the stream, or the access to it changed. `sessionId` names the
+/// session.
+///
+/// Streams of `/v1/events` without `session` have it. The events of the session follow from here on; `GET
+/// /v1/sessions/{session}` has its state.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionSharedFrame<'a> {
+    pub access: Access,
+    /// The cursor of the stream at this place.
+    pub last_event_id: &'a str,
+}
+
+/// The access to a session of another user was taken back, or the session was deleted. `sessionId` names the session.
+///
+/// Streams of `/v1/events` without `session` have it. No event of the session follows.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionUnsharedFrame<'a> {
+    /// The cursor of the stream at this place.
+    pub last_event_id: &'a str,
+}
 
 /// The gateway ends the stream because of a problem. The client may reconnect.
 #[derive(Debug, Clone, Serialize, ToSchema)]

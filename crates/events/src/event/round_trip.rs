@@ -13,7 +13,7 @@ use super::testing::assert_head;
 use super::*;
 use crate::api::{AcpRequest, CancelCause, Problem, ProblemCode, Resolution, Session};
 use base::types::{
-    AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp,
+    Access, AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp,
 };
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
@@ -363,6 +363,8 @@ proptest! {
         assert_control(&PositionFrame {}, &v)?;
         assert_control(&SessionSummaryFrame { session: v.flag.then_some(&*v.raw) }, &v)?;
         assert_control(&SummariesReset {}, &v)?;
+        assert_control(&SessionSharedFrame { access: Access::Read, last_event_id: cursor }, &v)?;
+        assert_control(&SessionUnsharedFrame { last_event_id: cursor }, &v)?;
         assert_control(&ProblemFrame { problem: &problem }, &v)?;
         assert_control(&ShutdownFrame { retry_ms: v.number }, &v)?;
         assert_control(&EndFrame { reason: EndReason::CaughtUp, last_event_id: cursor }, &v)?;

@@ -11,8 +11,8 @@ use super::agent::{
     RequestResolved, SessionUpdate, TerminalCreated, TerminalExited, TerminalOutput,
 };
 use super::control::{
-    EndFrame, PositionFrame, ProblemFrame, Ready, Reset, SessionSummaryFrame, ShutdownFrame,
-    SummariesReset,
+    EndFrame, PositionFrame, ProblemFrame, Ready, Reset, SessionSharedFrame, SessionSummaryFrame,
+    SessionUnsharedFrame, ShutdownFrame, SummariesReset,
 };
 use super::frame::EventMembers;
 use super::session::{
@@ -96,6 +96,8 @@ events! {
     PositionFrame = "position" { logged: false, webhooks: false };
     SessionSummaryFrame<'a> = "session.summary" { logged: false, webhooks: false };
     SummariesReset = "summaries.reset" { logged: false, webhooks: false };
+    SessionSharedFrame<'a> = "session.shared" { logged: false, webhooks: false };
+    SessionUnsharedFrame<'a> = "session.unshared" { logged: false, webhooks: false };
     ProblemFrame<'a> = "problem" { logged: false, webhooks: false };
     ShutdownFrame = "shutdown" { logged: false, webhooks: false };
     EndFrame<'a> = "end" { logged: false, webhooks: false };

@@ -1,7 +1,7 @@
 //! The event log: append, commit, read from the tail, retention.
 //!
 //! Each session belongs to a user, its owner. Readers of many sessions and of summaries name a user, and get nothing of
-//! the sessions of other users.
+//! the sessions to which the user has no access.
 //!
 //! This module owns appended events that are not committed yet, the writer thread, the in-memory tails, the
 //! read cache, the notification of readers and retention. A reader sees an event only after its commit. The
@@ -11,7 +11,7 @@
 //!
 //! 1. `notify`, `summaries` (of changed sessions), `records`, `record_pages`, `pending` (appended events), `queue` (jobs of the writer).
 //! 2. `tails` (committed events in memory), `store_reader`.
-//! 3. `state` (all of these together, and one session).
+//! 3. `shares` (grants), `state` (all of these together, and one session).
 //! 4. `writer` (append to commit), `session` (the handle), `scope` and `reader`.
 //! 5. `retention`, `alarm`.
 
@@ -25,6 +25,7 @@ mod records;
 mod retention;
 mod scope;
 mod session;
+mod shares;
 mod state;
 mod store_reader;
 mod summaries;
@@ -49,7 +50,7 @@ use crate::store::{
     Batch, CommitError, Cut, EventStore, LogUsage, Maintenance, Record, RunHeader, Table,
 };
 use base::shutdown::Shutdown;
-use base::types::{Epoch, Expiry, Ids, Position, SessionId, Timestamp, UserId};
+use base::types::{Access, Epoch, Expiry, Ids, Position, SessionId, Timestamp, UserId};
 
 use alarm::Alarms;
 use queue::CommitQueue;
@@ -69,6 +70,7 @@ pub use record_pages::{
 pub use records::Records;
 pub use scope::GlobalScope;
 pub use session::{Group, SessionLog};
+pub use shares::SharedSession;
 pub use summaries::{Summary, SummaryReader};
 pub use writer::Fatal;
 
@@ -135,6 +137,7 @@ impl EventLog {
             store,
             growth: Growth::default(),
             readers: scope::Readers::default(),
+            shares: Arc::default(),
             sessions: LoadedSessions::default(),
             limits,
         });
@@ -195,7 +198,7 @@ impl EventLog {
         Reader::of_scope(Arc::clone(&self.shared), scope, start).await
     }
 
-    /// Reads the summaries of the user's sessions that change from now on.
+    /// Reads the summaries of the user's sessions, and of those that are shared with the user, that change from now on.
     pub fn summaries(&self, owner: &UserId) -> SummaryReader {
         self.shared.published.summaries.reader(owner)
     }
@@ -261,6 +264,47 @@ impl EventLog {
     /// an owner until retention removes its last event.
     pub fn owner(&self, session: SessionId) -> Option<UserId> {
         self.shared.store.usage(session).map(|log| log.owner)
+    }
+
+    /// The access of a user to a session of `owner`.
+    pub fn access(&self, owner: &UserId, session: SessionId, user: &UserId) -> Option<Access> {
+        if owner == user {
+            return Some(Access::Own);
+        }
+        self.shared.shares.access(session, user)
+    }
+
+    /// The grants of a session. `None` if it has none.
+    pub fn shared_session(&self, session: SessionId) -> Option<SharedSession> {
+        self.shared.shares.get(session)
+    }
+
+    /// The sessions of others that are shared with a user.
+    pub fn shared_with(&self, user: &UserId) -> Vec<(SessionId, Access)> {
+        self.shared.shares.with(user)
+    }
+
+    /// Replaces the grants of a session after their commit. `summary` is for the lists of the users that have
+    /// access now: a page that shows the session reads its access again.
+    pub fn set_grants(&self, session: SessionId, grants: SharedSession, summary: Option<Summary>) {
+        let owner = grants.owner.clone();
+        let shares = &self.shared.shares;
+        let summaries = &self.shared.published.summaries;
+        let before = summaries.readers_with_access(&owner, session, shares);
+        shares.set(session, grants);
+        let after = summaries.readers_with_access(&owner, session, shares);
+        for user in before.difference(&after) {
+            summaries.publish_to(user, session, Summary::Gone);
+        }
+        let Some(summary) = summary else { return };
+        for user in &after {
+            summaries.publish_to(user, session, summary.clone());
+        }
+    }
+
+    /// A receiver that is notified after each change of a grant.
+    pub fn watch_grants(&self) -> watch::Receiver<u64> {
+        self.shared.shares.watch()
     }
 
     /// The number of stored sessions, from memory.
@@ -354,7 +398,7 @@ impl EventLog {
             let bytes = runs.iter().map(|run| run.bytes).sum();
             shared.growth.add(bytes, &shared.limits);
             let summaries = &shared.published.summaries;
-            summaries.publish(&owner, session, summary);
+            summaries.publish_to(&owner, session, summary);
             if let Some(last) = runs.last() {
                 shared.published.last_pos.advance(last.last_pos);
             }

@@ -1,14 +1,19 @@
 //! The sessions that a reader of many sessions follows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use super::shares::Shares;
 use crate::store::Run;
 use base::types::{KeyedCounts, KeyedGuard, SessionId, UserId};
 
-/// The sessions that a reader follows. Sessions of other users are never part of them, also if they are named.
+/// The sessions that a reader follows. Sessions to which the user has no access are never part of them, also if they are
+/// named.
 #[derive(Debug, Clone)]
 pub struct GlobalScope {
     pub owner: UserId,
+    /// Whether the sessions of others that are shared with the user are part of them.
+    pub with_shared: bool,
     /// The sessions, each with an optional start: after the event with this seq. `None`: every session of the
     /// user, including later ones.
     pub sessions: Option<HashMap<SessionId, Option<u64>>>,
@@ -18,6 +23,8 @@ pub struct GlobalScope {
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) owner: UserId,
+    /// The grants of sessions of others. `None`: only sessions of the user.
+    pub(super) shares: Option<Arc<Shares>>,
     pub(super) sessions: Option<HashMap<SessionId, LowerBound>>,
 }
 
@@ -31,7 +38,13 @@ pub(super) struct LowerBound {
 impl Scope {
     pub(super) fn contains(&self, owner: &str, session: SessionId) -> bool {
         let sessions = self.sessions.as_ref();
-        self.owner.as_str() == owner && sessions.is_none_or(|of| of.contains_key(&session))
+        sessions.is_none_or(|of| of.contains_key(&session))
+            && (self.owner.as_str() == owner || self.is_shared(session))
+    }
+
+    fn is_shared(&self, session: SessionId) -> bool {
+        let shares = self.shares.as_ref();
+        shares.is_some_and(|shares| shares.access(session, &self.owner).is_some())
     }
 
     /// Whether a damaged run that ends at this seq and this position belongs to the scope.
@@ -62,6 +75,7 @@ impl Scope {
         };
         Self {
             owner: self.owner.clone(),
+            shares: self.shares.clone(),
             sessions: self.sessions.as_ref().map(unbounded),
         }
     }
@@ -85,7 +99,11 @@ impl Readers {
         registration.expect("the number of readers has no limit")
     }
     pub(super) fn has_reader(&self, owner: &UserId, session: SessionId) -> bool {
-        self.0.count(&ReaderScope::Session(session)) > 0
-            || self.0.count(&ReaderScope::User(owner.clone())) > 0
+        self.0.count(&ReaderScope::Session(session)) > 0 || self.follows(owner.clone())
+    }
+
+    /// Whether the user has a reader of all sessions.
+    pub(super) fn follows(&self, user: UserId) -> bool {
+        self.0.count(&ReaderScope::User(user)) > 0
     }
 }

@@ -9,6 +9,7 @@ use super::pending::Pending;
 use super::queue::Closed;
 use super::reader::{Reader, Start};
 use super::records::Records;
+use super::shares::SharedSession;
 use super::state::State;
 use super::store_reader::Store;
 use crate::store::{ReadError, Run, Table};
@@ -171,7 +172,12 @@ impl SessionLog {
     /// Whether any reader reads this session's log at the moment.
     pub fn has_reader(&self) -> bool {
         let State { shared, owner, .. } = &*self.state;
-        shared.readers.has_reader(owner, self.state.id)
+        if shared.readers.has_reader(owner, self.state.id) {
+            return true;
+        }
+        let grants = shared.shares.get(self.state.id);
+        let mut users = grants.iter().flat_map(SharedSession::users);
+        users.any(|user| shared.readers.follows(user))
     }
 
     /// Replays from `start` to the tail, then follows.

@@ -12,6 +12,7 @@ use super::notify::Watermark;
 use super::pending::Pending;
 use super::queue::{CommitQueue, Job};
 use super::scope::Readers;
+use super::shares::Shares;
 use super::store_reader::{Store, StoreReader};
 use super::summaries::Summaries;
 use super::tails::{ReadCache, SessionTail, Tails};
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     pub(super) published: Published,
     pub(super) growth: Growth,
     pub(super) readers: Readers,
+    pub(super) shares: Arc<Shares>,
     pub(super) sessions: LoadedSessions,
 }
 

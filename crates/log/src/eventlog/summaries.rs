@@ -4,7 +4,7 @@
 //! user that owns the session has a reader. A summary replaces the previous one of its session. Therefore a reader gets
 //! the latest state of each session, however late it reads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use serde_json::value::RawValue;
@@ -13,6 +13,7 @@ use base::shutdown::lock_or_abort;
 use base::types::{SessionId, UserId};
 
 use super::notify::{Notifier, Subscription, Watermark};
+use super::shares::Shares;
 
 /// The number of changed sessions that are kept for the readers of a user.
 const MAX_CHANGES: usize = 1024;
@@ -85,7 +86,36 @@ impl Summaries {
         }
     }
 
-    pub(super) fn publish(&self, owner: &UserId, session: SessionId, summary: Summary) {
+    /// Publishes a summary to the owner of a session and to the users with whom it is shared.
+    pub(super) fn publish(
+        &self,
+        owner: &UserId,
+        session: SessionId,
+        summary: Summary,
+        shares: &Shares,
+    ) {
+        if shares.contains(session) {
+            for user in self.readers_with_access(owner, session, shares) {
+                self.publish_to(&user, session, summary.clone());
+            }
+        }
+        self.publish_to(owner, session, summary);
+    }
+
+    /// The users other than the owner that have a reader, and access to a session.
+    pub(super) fn readers_with_access(
+        &self,
+        owner: &UserId,
+        session: SessionId,
+        shares: &Shares,
+    ) -> HashSet<UserId> {
+        let owners = self.owners();
+        let others = owners.keys().filter(|user| *user != owner);
+        let with_access = others.filter(|user| shares.access(session, user).is_some());
+        with_access.cloned().collect()
+    }
+
+    pub(super) fn publish_to(&self, owner: &UserId, session: SessionId, summary: Summary) {
         let of = self.owners().get(owner).and_then(Weak::upgrade);
         if let Some(of) = of {
             let last = of.changes().push(session, summary);
@@ -223,23 +253,23 @@ mod tests {
         let owner = UserId::owner();
         let ids = Ids::system();
         let [a, b] = [ids.session(), ids.session()];
-        all.publish(&owner, a, listed("nobody reads"));
+        all.publish_to(&owner, a, listed("nobody reads"));
         let mut reader = all.reader(&owner);
         assert!(texts(&read_all(&mut reader)).is_empty());
-        all.publish(&owner, a, listed("1"));
-        all.publish(&owner, b, listed("2"));
-        all.publish(
+        all.publish_to(&owner, a, listed("1"));
+        all.publish_to(&owner, b, listed("2"));
+        all.publish_to(
             &UserId::from_text("other"),
             ids.session(),
             listed("foreign"),
         );
-        all.publish(&owner, a, listed("3"));
+        all.publish_to(&owner, a, listed("3"));
         let page = read_all(&mut reader);
         assert_eq!(
             (page.lost, texts(&page)),
             (false, vec![(b, Some("2")), (a, Some("3"))])
         );
-        all.publish(&owner, b, Summary::Gone);
+        all.publish_to(&owner, b, Summary::Gone);
         assert_eq!(texts(&read_all(&mut reader)), [(b, None)]);
         assert!(texts(&read_all(&mut reader)).is_empty());
         // The summaries end with their last reader.
@@ -254,11 +284,11 @@ mod tests {
         let ids = Ids::system();
         let mut reader = all.reader(&owner);
         let [a, b] = [ids.session(), ids.session()];
-        all.publish(&owner, a, listed("1"));
-        all.publish(&owner, b, listed("2"));
+        all.publish_to(&owner, a, listed("1"));
+        all.publish_to(&owner, b, listed("2"));
         let round = reader.observe();
         assert_eq!(texts(&reader.read(round, 0)), [(a, Some("1"))]);
-        all.publish(&owner, a, listed("3"));
+        all.publish_to(&owner, a, listed("3"));
         assert_eq!(texts(&reader.read(round, 0)), [(b, Some("2"))]);
         assert_eq!(reader.cursor(), round);
         assert_eq!(texts(&read_all(&mut reader)), [(a, Some("3"))]);
@@ -272,17 +302,17 @@ mod tests {
         let mut late = all.reader(&owner);
         let mut early = all.reader(&owner);
         for _ in 0..MAX_CHANGES {
-            all.publish(&owner, ids.session(), listed("small"));
+            all.publish_to(&owner, ids.session(), listed("small"));
         }
         assert_eq!(read_all(&mut early).changes.len(), MAX_CHANGES);
-        all.publish(&owner, ids.session(), listed("small"));
+        all.publish_to(&owner, ids.session(), listed("small"));
         let page = read_all(&mut late);
         assert_eq!((page.lost, page.changes.len()), (true, MAX_CHANGES));
         assert!(!read_all(&mut late).lost);
         assert!(!read_all(&mut early).lost);
         let large = listed(&"x".repeat(MAX_BYTES / 4));
         for _ in 0..8 {
-            all.publish(&owner, ids.session(), large.clone());
+            all.publish_to(&owner, ids.session(), large.clone());
         }
         {
             let changes = late.of.changes();
@@ -293,7 +323,7 @@ mod tests {
         // One session that changes often loses nothing.
         let session = ids.session();
         for _ in 0..2 * MAX_CHANGES {
-            all.publish(&owner, session, listed("small"));
+            all.publish_to(&owner, session, listed("small"));
         }
         let page = read_all(&mut late);
         assert_eq!((page.lost, page.changes.len()), (false, 1));

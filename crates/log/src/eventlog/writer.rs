@@ -236,7 +236,10 @@ fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
         state.pending().committed(part.bytes);
         if let Some(summary) = part.summary {
             let summaries = &shared.published.summaries;
-            summaries.publish(&state.owner, state.id, summary);
+            summaries.publish(&state.owner, state.id, summary, &shared.shares);
+        }
+        if part.erase {
+            shared.shares.remove(state.id);
         }
         if part.run
             && let Some((mut run, header)) = runs.next()

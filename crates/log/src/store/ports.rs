@@ -116,6 +116,8 @@ pub enum Table {
     Conversation = 25,
     /// The sessions of each user in the order of their creation, without a value.
     CreatedSession = 26,
+    /// The grants of each shared session.
+    Grant = 27,
 }
 
 /// A record that a commit writes or expects. `None` as the value: there is no record with this key.

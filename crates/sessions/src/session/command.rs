@@ -10,8 +10,9 @@ use super::error::CreateError;
 use super::idempotency::{Claim, IdempotencyKey};
 use super::requests::client_tools::ToolClient;
 use super::validation::Origin;
+use base::types::Access;
 use events::api::{AcpRequest, Attachment, Session};
-use wire::acp::{self, CancelTarget, McpServer, TraceContext};
+use wire::acp::{self, CancelTarget, McpServer, RequestKind, TraceContext};
 
 /// A prompt of a client: an array of content blocks whose shape was checked.
 #[derive(Debug)]
@@ -79,6 +80,27 @@ pub enum ClientCall {
         params: Box<RawValue>,
         notify: bool,
     },
+}
+
+/// The access that a user needs to answer a request of this kind. The files and terminals of a turn are those of the client
+/// that began it. Everything else is a decision.
+pub const fn access_to_answer(kind: RequestKind) -> Access {
+    match kind {
+        RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => {
+            Access::Approve
+        }
+        _ => Access::Prompt,
+    }
+}
+
+impl ClientCall {
+    pub(super) fn needed_access(&self) -> Access {
+        match self {
+            Self::Cancel(_) => Access::Prompt,
+            Self::Fork | Self::Forked(_) => Access::Own,
+            Self::Mode(_) | Self::Config { .. } | Self::Rpc { .. } => Access::Approve,
+        }
+    }
 }
 
 impl ClientCall {

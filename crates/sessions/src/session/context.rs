@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::baselines::Baselines;
 use super::error::SessionError;
@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use agents::agent::{AgentSpec, CurrentCatalogue};
 use agents::pool::{Pool, Priority};
 use base::shutdown::Shutdown;
-use base::types::{AgentName, Ids, KeyedCounts, KeyedGuard, Principal, SessionId, UserId};
+use base::types::{Access, AgentName, Ids, KeyedCounts, KeyedGuard, Principal, SessionId, UserId};
 use log::audit::Audit;
 use log::eventlog::{EventLog, SessionLog};
 use log::store::Run;
@@ -72,6 +72,8 @@ pub struct Context {
     /// The sessions of each user that have or await a process.
     pub(super) live: KeyedCounts<UserId>,
     pub(super) quotas: Quotas,
+    /// Serializes the changes of grants.
+    pub(super) grant_changes: Arc<Mutex<()>>,
     /// The idempotency keys whose first request is in flight.
     pub(super) keys_in_flight: KeyedCounts<Vec<u8>>,
     /// Permits one `session/delete` at a time.
@@ -95,6 +97,7 @@ impl Context {
         Self {
             live: KeyedCounts::default(),
             quotas: Quotas::default(),
+            grant_changes: Arc::default(),
             keys_in_flight: KeyedCounts::default(),
             remote_deletes: Arc::new(Semaphore::new(1)),
             scrollback_budget: ScrollbackBudget::default(),
@@ -108,6 +111,21 @@ impl Context {
             limits,
             shutdown,
             may_prompt,
+        }
+    }
+
+    /// Fails if the user has a lower access to a session of `owner`.
+    pub(super) fn require_access(
+        &self,
+        owner: &UserId,
+        id: SessionId,
+        user: &UserId,
+        needed: Access,
+    ) -> Result<(), SessionError> {
+        match self.log.access(owner, id, user) {
+            None => Err(SessionError::NoSuchSession),
+            Some(access) if access < needed => Err(SessionError::NoAccess { access, needed }),
+            Some(_) => Ok(()),
         }
     }
 

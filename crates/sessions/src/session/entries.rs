@@ -68,14 +68,15 @@ impl ActorEntries {
         id: SessionId,
     ) -> Result<Arc<ActorEntry>, SessionError> {
         let entry = self.entry_for(Some(user), id).await?;
-        let is_own = entry.log.owner() == user;
-        if is_own && entry.visible.load(Ordering::Acquire) {
+        let access = self.context().log.access(entry.log.owner(), id, user);
+        let has_access = access.is_some();
+        if has_access && entry.visible.load(Ordering::Acquire) {
             return Ok(entry);
         }
         // A list contains a new session as soon as its record is stored, before the request that creates it continues. The
         // session of another user is read too, because an unknown id is: the time of the response reveals no session.
         let is_created = self.is_created(id).await?;
-        if is_own && is_created {
+        if has_access && is_created {
             Ok(entry)
         } else {
             Err(SessionError::NoSuchSession)
@@ -91,7 +92,7 @@ impl ActorEntries {
         self.entry_for(None, id).await
     }
 
-    /// The same. Loads only a session of this user.
+    /// The same. Loads only a session to which this user has access.
     async fn entry_for(
         &self,
         user: Option<&UserId>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use agents::agent::AgentFailure;
 use agents::agent::client_input_policy::ClientInputError;
 use agents::pool::{AcquireError, ShortLeaseError};
-use base::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId, Scope};
+use base::types::{Access, LimitExceeded, PrincipalLimit, PromptId, RequestId, Scope};
 use events::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
 use log::eventlog::Closed;
 use log::store::ReadError;
@@ -79,6 +79,9 @@ impl ToProblem for FileError {
 pub enum SessionError {
     #[error("there is no such session")]
     NoSuchSession,
+    /// A grant gives the user a lower access.
+    #[error("this needs the access `{}` to the session, and you have `{}`: ask one of its owners", .needed.name(), .access.name())]
+    NoAccess { access: Access, needed: Access },
     /// The actor accepted no command in time.
     #[error("the session is too busy")]
     Busy { retry_after: Duration },
@@ -101,6 +104,7 @@ impl ToProblem for SessionError {
     fn problem(&self) -> Problem {
         let code = match self {
             Self::NoSuchSession => ProblemCode::NotFound,
+            Self::NoAccess { .. } => ProblemCode::Forbidden,
             Self::Busy { retry_after } => {
                 return transient(self, ProblemCode::PoolFull, *retry_after);
             }
@@ -387,6 +391,17 @@ operation_errors! {
     CallError { Input(InputError), TurnRunning(TurnRunning), NotFound(NotFound), Process(ProcessError) }
     AttachError { Process(ProcessError), TurnRunning(TurnRunning) }
     PartError { NotFound(NotFound) }
+    GrantError { Input(InputError), NotFound(NotFound), Owner(OwnerGrant) }
+}
+
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the user owns the session: the access of its owner cannot be changed or removed")]
+pub struct OwnerGrant;
+
+impl ToProblem for OwnerGrant {
+    fn problem(&self) -> Problem {
+        Problem::new(ProblemCode::LastOwner, self.to_string())
+    }
 }
 
 #[derive(Debug, Clone, thiserror::Error)]

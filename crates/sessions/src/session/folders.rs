@@ -56,6 +56,9 @@ impl Folders {
     /// Resolves an existing folder below a root to its real path.
     pub(super) fn resolve(&self, pointer: &str, requested: &str) -> Result<PathBuf, InputError> {
         let missing = || InputError::invalid(pointer, "there is no such folder");
+        if self.leads_through_hidden(requested) {
+            return Err(missing());
+        }
         let path = self.workspaces.resolve_directory(requested);
         let path = path.map_err(|error| match error {
             FileError::OutsideRoots => InputError::Forbidden(OUTSIDE_ROOTS.to_owned()),
@@ -64,9 +67,6 @@ impl Folders {
         })?;
         if self.workspaces.contains_created(&path) && self.user != UserId::owner() {
             return Err(InputError::Forbidden(CONTAINS_SESSIONS.to_owned()));
-        }
-        if self.is_hidden(&path) {
-            return Err(missing());
         }
         Ok(path)
     }
@@ -83,10 +83,17 @@ impl Folders {
         after: Option<&str>,
         limit: usize,
     ) -> Result<FolderPage, FileError> {
-        if self.is_hidden(&self.workspaces.resolve_directory(path)?) {
+        if self.leads_through_hidden(path) {
             return Err(FileError::Missing);
         }
         self.workspaces.browse(path, after, limit)
+    }
+
+    /// Whether a path leads through the folder of a session that does not exist for this user. Checked before the path is
+    /// resolved, because the error would reveal what is in the folder.
+    fn leads_through_hidden(&self, requested: &str) -> bool {
+        let way = self.workspaces.way_to(requested);
+        way.iter().any(|path| self.is_hidden(path))
     }
 
     /// Whether a real path lies in the folder of a session that does not exist for this user.
@@ -290,6 +297,18 @@ mod tests {
         let owner = folders_of(UserId::owner(), &workspaces, &log);
         let stranger = UserId::from_text("default/stranger");
         let stranger = folders_of(stranger, &workspaces, &log);
+        std::fs::write(inside.join("file"), "").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("project"), inside.join("link")).unwrap();
+        let nested = dir.path().join("project/nested");
+        std::os::unix::fs::symlink(inside.join("link"), &nested).unwrap();
+        for path in [inside.join("file"), inside.join("link"), nested] {
+            let path = path.to_str().unwrap();
+            let refused = stranger.resolve("/cwd", path).unwrap_err();
+            let missing = stranger.resolve("/cwd", "missing").unwrap_err();
+            assert_eq!(refused.to_string(), missing.to_string(), "{path}");
+            let hidden = stranger.browse(path, None, 10);
+            assert!(matches!(hidden, Err(FileError::Missing)), "{path}");
+        }
         for path in [&*name, inside.to_str().unwrap()] {
             owner.resolve("/cwd", path).unwrap();
             let refused = stranger.resolve("/cwd", path).unwrap_err();

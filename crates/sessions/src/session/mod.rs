@@ -9,7 +9,7 @@
 //! 1. `directory`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
 //! 2. `handle` and `command`: the calls that other modules make. Each one runs a closure in the actor.
 //! 3. `query`: reads that need no actor.
-//! 4. `record`: the stored form of a session. `context`: its reads, and waits for commits. `metadata_index`, `folders` and `export` belong to it, and `baselines` with
+//! 4. `record`: the stored form of a session. `context`: its reads, and waits for commits. `metadata_index`, `folders`, `grants` and `export` belong to it, and `baselines` with
 //!    `changes`: the files at the start of a session.
 //! 5. `journal`: appends to the log of a session, and saves its records with the events. Nothing else writes.
 //! 6. `turns`, `binding` and `requests`: the owners of the session's state, which append what they decide.
@@ -23,31 +23,32 @@ mod binding;
 mod changes;
 mod command;
 mod context;
+mod directory;
 mod entries;
 mod error;
 mod export;
 #[cfg(test)]
 mod fixtures;
 mod folders;
+mod grants;
 mod handle;
 mod idempotency;
 mod journal;
 mod metadata_index;
 mod query;
 mod record;
-mod directory;
 mod requests;
 mod turns;
 mod validation;
 
 pub use baselines::{Baselines, OpenBaseline};
-pub use command::{Answer, ClientCall, PromptRequest};
+pub use command::{Answer, ClientCall, PromptRequest, access_to_answer};
 pub use context::{Context, MayPrompt};
 pub use directory::{BulkAction, Created, ImportError, Imported, SessionDirectory};
 pub use error::{
     AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, DeleteError,
-    IdempotencyError, InputError, ListError, PartError, PatchError, PromptError, QueueError,
-    SessionError, ToProblem, WorkspaceError,
+    GrantError, IdempotencyError, InputError, ListError, PartError, PatchError, PromptError,
+    QueueError, SessionError, ToProblem, WorkspaceError,
 };
 pub use export::{ExportError, Exported, MAX_EXPORTED_FILE_BYTES, export};
 pub use folders::{Folders, RelocateError, relocate_folders};

@@ -98,6 +98,7 @@ impl<'a> Follower<'a> {
         };
         let scope = GlobalScope {
             owner: user.clone(),
+            with_shared: false,
             sessions: None,
         };
         let reader = log.global_reader(scope, start).await?;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::openapi::content::{Content, ContentBuilder};
+use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::external_docs::ExternalDocs;
 use utoipa::openapi::path::{Operation, Parameter};
 use utoipa::openapi::response::ResponseBuilder;
@@ -14,7 +15,7 @@ use utoipa::openapi::security::{SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{Header, HeaderBuilder, Info, OpenApi, Ref, RefOr, Response, Server};
 
-use base::types::Scope;
+use base::types::{Access, Scope};
 use events::api::ProblemCode::{self, self as C};
 
 /// The content of `document.json`.
@@ -50,6 +51,8 @@ struct OperationDocs {
     headers: HashMap<String, BTreeMap<String, String>>,
     /// The scope that the key needs. `None` accepts any key.
     scope: Option<Scope>,
+    /// The access to the session that the user needs, if it does not follow from the scope.
+    access: Option<Access>,
     ticket: bool,
     /// The operation fails with the problems of a call to an agent.
     calls_agent: bool,
@@ -122,6 +125,17 @@ impl Documentation {
             security.push(requirement("ticket"));
         }
         operation.security = Some(security);
+        if let Some(access) = needed_access(docs, path, method) {
+            let text = format!(
+                "The user needs the access `{}` to the session.",
+                access.name()
+            );
+            let description = operation.description.get_or_insert_default();
+            description.push_str("\n\n");
+            description.push_str(&text);
+            let extension = Extensions::builder().add("x-access", access.name());
+            operation.extensions = Some(extension.build());
+        }
         for (status, headers) in &docs.headers {
             let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) else {
                 panic!("`document.json` has headers of the unknown response {status} of {id}");
@@ -183,6 +197,19 @@ fn set_example<'a>(contents: impl Iterator<Item = &'a mut RefOr<Content>>, examp
             content.example = Some(example.clone());
         }
     }
+}
+
+/// The access to the session in the path. `None` if the path names no session.
+fn needed_access(docs: &OperationDocs, path: &str, method: &str) -> Option<Access> {
+    if !path.contains("{session}") {
+        return None;
+    }
+    docs.access.or(match docs.scope? {
+        Scope::Approve => Some(Access::Approve),
+        Scope::Prompt => Some(Access::Prompt),
+        Scope::Files if method != "get" && method != "head" => Some(Access::Prompt),
+        _ => Some(Access::Read),
+    })
 }
 
 fn needs_key(docs: &OperationDocs, path: &str) -> bool {

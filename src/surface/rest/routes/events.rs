@@ -188,8 +188,8 @@ async fn respond_turn(
 
 /// Reads the events of many sessions in commit order, page by page.
 ///
-/// Without `session`, the response has the events of all sessions of the user, including new
-/// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
+/// Without `session`, the response has the events of all sessions of the user and of those that are shared with the user,
+/// including new sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
 /// `extension` events only if `types` names them. `Accept: text/event-stream` returns the same as
 /// `/v1/events/stream`. `Accept: application/x-ndjson` streams the same events, one JSON object on each line. Both
 /// formats also accept `named`, `follow` and `summaries`.
@@ -207,9 +207,10 @@ async fn all_events(
 
 /// Streams the events of many sessions in commit order as Server-Sent Events, for any `Accept`.
 ///
-/// Without `session`, the stream has the events of all sessions of the user, including new
-/// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
-/// `extension` events only if `types` names them.
+/// Without `session`, the stream has the events of all sessions of the user and of those that are shared with the user,
+/// including new sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
+/// `extension` events only if `types` names them. `session.shared` and `session.unshared` report a change of the access to
+/// a session of another user.
 ///
 /// With `summaries=true`, the stream has the events of the named sessions only, and after `ready` one
 /// `session.summary` for each change of any session of the list of sessions.
@@ -259,12 +260,17 @@ async fn respond_all(
     let owner = request.by.user.clone();
     let summaries = summaries.then(|| log.summaries(&owner));
     let selects = summaries.is_some() || !chosen.is_empty();
+    let follows_shares = summaries.is_some() || chosen.is_empty();
     let scope = GlobalScope {
-        owner,
+        owner: owner.clone(),
+        with_shared: true,
         sessions: selects.then_some(starts),
     };
     let reader = log.global_reader(scope, start).await?;
-    let source = Source::merged(reader, sessions, summaries);
+    let mut source = Source::merged(reader, sessions, summaries);
+    if follows_shares {
+        source = source.with_shares(log, &owner);
+    }
     stream_or_page(request, source, None, query, form, wait).await
 }
 

@@ -21,12 +21,13 @@ use crate::surface::http::{
 };
 use crate::surface::rest::negotiate::{RequestedRange, requested_range};
 use base::shutdown::Shutdown;
-use base::types::SessionId;
 use base::types::text::check_name;
+use base::types::{Access, SessionId};
 use events::api::{
     FileChange, FileChangeKind, FileChangeList, FileChangeText, FileContent, FileEntry, FileKind,
     FileList, ProblemCode, WorkspaceFolder, WorkspaceFolderList,
 };
+use sessions::session::SessionHandle;
 use wire::acp;
 use workspace::{
     ChangeKind, ChangedFile, EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern,
@@ -80,7 +81,11 @@ async fn list_files(
         max_entries: limit,
         max_names: request.app.limits.http.max_search_names,
     };
-    let workspace = request.open_session().await?.workspace().await?;
+    let workspace = request
+        .open_session()
+        .await?
+        .workspace(Access::Read)
+        .await?;
     let page = run_blocking(&request.app.shutdown, move || match pattern {
         None => workspace.list(&path, cursor.as_deref(), limit),
         Some(pattern) => workspace.find(&path, &pattern, cursor.as_deref(), extent),
@@ -124,7 +129,11 @@ async fn read_file(
     Conditions(expected): Conditions,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let workspace = request.open_session().await?.workspace().await?;
+    let workspace = request
+        .open_session()
+        .await?
+        .workspace(Access::Read)
+        .await?;
     let app = request.app;
     let path = request.ids.1;
     let name = path.rsplit('/').find(|name| !name.is_empty());
@@ -240,13 +249,14 @@ async fn write_file(
     check_upload_headers(&headers)?;
     // Agents can create any name. Therefore the other routes accept these characters.
     check_name(&request.ids.1).map_err(|error| ApiError::invalid("path", error.to_string()))?;
-    let workspace = request.open_session().await?.workspace().await?;
+    let session = request.open_session().await?;
+    let workspace = session.workspace(Access::Prompt).await?;
     let app = request.app;
     let path = request.ids.1;
     check_storage(&app)?;
     let begin = move || workspace.begin(&path, expected, max);
     let upload = run_blocking(&app.shutdown, begin).await?;
-    let saved = receive_upload(&app.shutdown, upload, &mut body);
+    let saved = receive_upload(&app.shutdown, &session, upload, &mut body);
     let saved = tokio::time::timeout(app.limits.http.body_timeout, saved).await;
     // The rest of the body stays unread, so the connection closes after the response.
     let detail = "the body was not complete within the time limit";
@@ -279,6 +289,7 @@ fn check_upload_headers(headers: &HeaderMap) -> Result<()> {
 /// Writes the body to the upload. If this future is dropped, no file remains.
 async fn receive_upload(
     shutdown: &Shutdown,
+    session: &SessionHandle,
     mut upload: Upload,
     body: &mut Body,
 ) -> Result<WriteOutcome> {
@@ -296,6 +307,8 @@ async fn receive_upload(
             upload = run_blocking(shutdown, move || upload.write(&piece).map(|()| upload)).await?;
         }
         if is_last {
+            // The body may have taken long.
+            session.require(Access::Prompt)?;
             return run_blocking(shutdown, move || upload.finish()).await;
         }
     }
@@ -312,7 +325,11 @@ async fn delete_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
 ) -> Result<StatusCode> {
-    let workspace = request.open_session().await?.workspace().await?;
+    let workspace = request
+        .open_session()
+        .await?
+        .workspace(Access::Prompt)
+        .await?;
     let path = request.ids.1;
     let delete = move || workspace.delete(&path, &expected);
     run_blocking(&request.app.shutdown, delete).await?;
@@ -330,7 +347,7 @@ async fn delete_file(
 async fn list_changes(
     request: ApiRequest<CanFiles, SessionId, Page<String>>,
 ) -> Result<Json<FileChangeList>> {
-    let baseline = request.open_session().await?.baseline().await?;
+    let baseline = request.open_session().await?.baseline(Access::Read).await?;
     let changes = run_blocking(&request.app.shutdown, move || baseline.compare()).await?;
     let files = changes.files.iter().map(file_change).collect();
     let (files, next_cursor) = request.params.select(files, |file| file.path.clone());
@@ -372,7 +389,7 @@ fn change_kind(kind: ChangeKind) -> FileChangeKind {
 async fn read_change(
     request: ApiRequest<CanFiles, (SessionId, String)>,
 ) -> Result<Json<FileChangeText>> {
-    let baseline = request.open_session().await?.baseline().await?;
+    let baseline = request.open_session().await?.baseline(Access::Read).await?;
     let app = request.app;
     let path = request.ids.1;
     let shown = path.clone();
@@ -398,7 +415,11 @@ async fn revert_change(
     Conditions(expected): Conditions,
 ) -> Result<Response> {
     check_storage(&request.app)?;
-    let baseline = request.open_session().await?.baseline().await?;
+    let baseline = request
+        .open_session()
+        .await?
+        .baseline(Access::Prompt)
+        .await?;
     let app = request.app;
     let path = request.ids.1;
     let etag = run_blocking(&app.shutdown, move || baseline.revert(&path, &expected)).await?;

@@ -15,6 +15,7 @@ mod events;
 mod files;
 mod fleet;
 mod gateway;
+mod grants;
 mod metrics;
 mod prompts;
 mod requests;
@@ -37,6 +38,7 @@ pub(super) fn api_routes() -> Routes {
         .merge(events::routes())
         .merge(requests::routes())
         .merge(transcript::routes())
+        .merge(grants::routes())
         .merge(files::routes())
         .merge(fleet::routes())
         .merge(tasks::routes())

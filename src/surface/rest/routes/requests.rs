@@ -10,7 +10,7 @@ use crate::surface::http::{
     ApiError, ApiRequest, CanApprove, CanRead, IdempotencyHeader, JsonBody, Page, PromptSize,
     Replayed, Result,
 };
-use base::types::{RequestId, SessionId};
+use base::types::{Access, RequestId, SessionId};
 use events::api::{
     ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer,
 };
@@ -52,6 +52,7 @@ async fn submit_answer(
     answer: Answer,
 ) -> Result<Response> {
     let session = request.open_session().await?;
+    session.require(Access::Approve)?;
     let author = request.by.author();
     let id = request.ids.1;
     let act = move || async move {

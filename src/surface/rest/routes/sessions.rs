@@ -21,6 +21,7 @@ use events::api::{
     AttachSession, Attachment, BulkResults, ConfigOptions, CreateSession, Modes, Problem, RpcCall,
     RpcResult, Session, SessionList, SessionPatch, SetConfigOption, SetMode,
 };
+use events::event::ActorKind;
 use sessions::session::{
     BulkAction, ClientCall, Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, IdempotencyKey,
     ListOrder, ListQuery, MetadataFilter, PromptRequest, SessionHandle,
@@ -76,7 +77,7 @@ async fn create_session(
     Ok(created_response(created))
 }
 
-/// Forks a session: the agent copies the conversation into a new, independent session.
+/// Forks a session: the agent copies the conversation into a new, independent session. Only the owner of the session can do it.
 ///
 /// The agent must be able to fork (`sessionCapabilities.fork`) and to open the fork in another process. The
 /// fork has the same working folder, title, metadata, policy and MCP servers. While a turn runs, the response
@@ -107,6 +108,9 @@ fn created_response(created: Created) -> Response {
 /// have a `nextCursor`. The latest changes come first by default: a session that changes while a client pages moves
 /// before its cursor. With `order=created`, the oldest session comes first and no entry moves, so that a client sees
 /// each session exactly once.
+///
+/// The list has the sessions of the user. With `shared=true` it has the sessions of others that are shared with the user,
+/// without an `ETag`.
 #[utoipa::path(get, path = "/v1/sessions", responses(
     (status = 200, body = SessionList, description = "A page of sessions."),
     (status = 304, description = "The page has an ETag from `If-None-Match`."),
@@ -119,6 +123,7 @@ async fn list_sessions(
     let query = ListQuery {
         q: params.short("q", 256)?,
         tasks: params.flag("tasks", false)?,
+        shared: params.flag("shared", false)?,
         order: match params.text("order")?.as_deref() {
             None | Some("updated") => ListOrder::Updated,
             Some("created") => ListOrder::Created,
@@ -128,6 +133,10 @@ async fn list_sessions(
     };
     params.finish()?;
     let page = request.app.sessions.list(&request.by, &query).await?;
+    if query.shared {
+        // The grants are not in the log.
+        return Ok(Json(page).into_response());
+    }
     // `list` reads the position before the sessions, so an equal position means an equal list.
     let etag = format!("\"{}\"", page.last_event_id);
     Ok(known.respond(&etag, || Json(page).into_response()))
@@ -174,7 +183,7 @@ fn metadata_filter(params: &mut Params) -> Result<MetadataFilter> {
 /// Gets a session. The response reflects every event up to its `lastEventId`.
 ///
 /// `If-None-Match` with the `ETag` of an earlier response returns 304 if nothing has changed. A session of another
-/// user is 404.
+/// user that is not shared with this one is 404. A request that needs a higher `access` than the user has is 403.
 #[utoipa::path(get, path = "/v1/sessions/{session}", responses(
     (status = 200, body = Session, description = "The session."),
     (status = 304, description = "The session has an ETag from `If-None-Match`."),
@@ -219,7 +228,8 @@ async fn delete_session(
     IfMatch(if_match): IfMatch,
 ) -> Result<StatusCode> {
     let session = request.open_session().await?;
-    let erased = session.delete(&request.by, if_match, request.trace);
+    let author = request.by.author();
+    let erased = session.delete(&request.by, &author, if_match, request.trace);
     Ok(if erased.await? {
         StatusCode::NO_CONTENT
     } else {
@@ -281,7 +291,13 @@ fn parse_batch(mut params: Params) -> Result<ListQuery> {
 async fn close_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Json<BulkResults>> {
     let query = parse_batch(request.params)?;
     let sessions = &request.app.sessions;
-    let closed = sessions.bulk(&request.by, BulkAction::Close, &query, request.trace);
+    let closed = sessions.bulk(
+        &request.by,
+        request.by.author(),
+        BulkAction::Close,
+        &query,
+        request.trace,
+    );
     Ok(Json(closed.await?))
 }
 
@@ -295,7 +311,13 @@ async fn close_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Js
 async fn delete_sessions(request: ApiRequest<CanPrompt, (), Params>) -> Result<Json<BulkResults>> {
     let query = parse_batch(request.params)?;
     let sessions = &request.app.sessions;
-    let deleted = sessions.bulk(&request.by, BulkAction::Delete, &query, request.trace);
+    let deleted = sessions.bulk(
+        &request.by,
+        request.by.author(),
+        BulkAction::Delete,
+        &query,
+        request.trace,
+    );
     Ok(Json(deleted.await?))
 }
 
@@ -352,7 +374,9 @@ impl FirstTurn {
         let session = session.await?;
         if let Err(error) = self.run(request, &session).await {
             if !created.replayed {
-                session.delete(&request.by, None, None).await?;
+                session
+                    .delete(&request.by, ActorKind::Gateway, None, None)
+                    .await?;
             }
             return Err(error);
         }

@@ -11,7 +11,7 @@ use crate::surface::http::{
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::types::text::strip_controls;
-use base::types::{PromptId, SessionId, TerminalId};
+use base::types::{Access, PromptId, SessionId, TerminalId};
 use events::api::{ProblemCode, TerminalList, TerminalWindow, Transcript};
 use sessions::transcript::markdown;
 
@@ -86,7 +86,10 @@ async fn respond_page(
     } else {
         "-md"
     };
-    let etag = format!("W/\"{}{format}\"", page.last_event_id);
+    // The session of the page has the access of the user.
+    let access = page.session.access.filter(|access| *access != Access::Own);
+    let access = access.map_or("", Access::name);
+    let etag = format!("W/\"{}{format}{access}\"", page.last_event_id);
     Ok(known.respond(&etag, || match form {
         Representation::Markdown => {
             let kind = [(header::CONTENT_TYPE, "text/markdown; charset=utf-8")];

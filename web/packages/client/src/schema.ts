@@ -4,6 +4,8 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What a user may do with a session. Each level includes the ones before it. */
+        Access: components["schemas"]["KnownAccess"];
         /** @description The request `session/prompt` of a client of `/acp`. The client gets its response at the end of the turn. */
         AcpRequest: {
             /** @description The client, which keeps its name when it reconnects. */
@@ -1023,6 +1025,59 @@ export interface components {
              */
             openFiles: number | null;
         };
+        /** @description An access to one session, which an owner of the session gave to others. */
+        Grant: {
+            access: components["schemas"]["Access"];
+            grantedAt: components["schemas"]["Timestamp"];
+            /** @description The name of the user that gave it. */
+            grantedBy: string;
+            /** @description `user:NAME`, or `tenant` for all users of the tenant. */
+            grantee: string;
+        };
+        /** @description A grant of a session was taken back. */
+        GrantRemovedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            grantee: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "grant.removed";
+        };
+        /** @description A session was shared with users, or the access that a grant gives was changed. */
+        GrantSetEvent: {
+            access: components["schemas"]["Access"];
+            actor: components["schemas"]["AuditActor"];
+            /** @description `user:NAME`, or `tenant`. */
+            grantee: string;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "grant.set";
+        };
         /** @description An image. */
         ImageBlock: {
             /** @description Base64. */
@@ -1325,6 +1380,11 @@ export interface components {
              */
             type: "key.updated";
         };
+        /**
+         * @description What a user may do with a session. Each level includes the ones before it.
+         * @enum {string}
+         */
+        KnownAccess: "read" | "prompt" | "approve" | "own";
         /** @enum {string} */
         KnownActorKind: "key" | "client" | "command_line" | "policy" | "timeout" | "agent" | "gateway";
         /**
@@ -1353,7 +1413,7 @@ export interface components {
          */
         KnownAttemptOutcome: "succeeded" | "failed" | "aborted";
         /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
-        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["InstallationStartedEvent"] | components["schemas"]["InstallationEndedEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["SessionImportedEvent"] | components["schemas"]["AuditEventImportedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["InstallationStartedEvent"] | components["schemas"]["InstallationEndedEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["GrantSetEvent"] | components["schemas"]["GrantRemovedEvent"] | components["schemas"]["SessionErasedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["SessionImportedEvent"] | components["schemas"]["AuditEventImportedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["SessionSharedEvent"] | components["schemas"]["SessionUnsharedEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
          * @description A state of a member of the fleet that began.
          * @enum {string}
@@ -1450,7 +1510,7 @@ export interface components {
          * @description A problem code for programs. Clients must expect unknown codes.
          * @enum {string}
          */
-        KnownProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "body_memory_full" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "installation_running" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "prompt_not_queued" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
+        KnownProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "body_memory_full" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "installation_running" | "internal" | "interrupted" | "invalid" | "key_revoked" | "last_owner" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "prompt_not_queued" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
         /**
          * @description The current activity of an agent's process.
          * @enum {string}
@@ -1492,7 +1552,7 @@ export interface components {
          */
         KnownScope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "metrics" | "admin";
         /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
-        KnownSessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptChangedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        KnownSessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptChangedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["SessionSharedEvent"] | components["schemas"]["SessionUnsharedEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
          * @description The current activity of a session.
          * @enum {string}
@@ -1635,6 +1695,10 @@ export interface components {
             modeId?: string;
             /** @description The value of the option. Absent for an option that is switched on. */
             value?: string;
+        };
+        /** @description The access that a grant gives. */
+        NewGrant: {
+            access: components["schemas"]["KnownAccess"];
         };
         /** @description A request to add an agent to the configuration. */
         NewInstallation: {
@@ -2405,6 +2469,8 @@ export interface components {
         };
         /** @description A session. The object is the exact state at its `lastEventId`. */
         Session: {
+            /** @description What the user of this request may do with the session. Absent in events. */
+            access?: components["schemas"]["Access"];
             agent: components["schemas"]["AgentName"];
             /** @description True if a process of the agent holds this session. */
             attached: boolean;
@@ -2446,6 +2512,8 @@ export interface components {
             modes: {
                 [key: string]: unknown;
             } | null;
+            /** @description The name of the user that owns the session. Absent in events. */
+            owner?: string;
             /** @description The agent's plan, raw ACP. */
             plan: unknown;
             /** @description The restrictions that a client set for the session. */
@@ -2657,8 +2725,37 @@ export interface components {
              */
             type: "session.detached";
         };
+        /** @description A session was deleted with its log: by a client, or by the gateway after `retention.max_age`. */
+        SessionErasedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The user that owned the session, as `TENANT/NAME`. */
+            owner: string;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.erased";
+        };
         /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
         SessionEvent: components["schemas"]["KnownSessionEvent"];
+        /** @description The users that have access to a session. */
+        SessionGrants: {
+            /** @description The access of others, the latest grant last. The highest access of the grants for a user counts. */
+            grants: components["schemas"]["Grant"][];
+            /** @description The name of the user that owns the session. The owner needs no grant. */
+            owner: string;
+        };
         /**
          * Format: uuid
          * @description The id of a session: a UUID v7 in lower case.
@@ -2761,6 +2858,27 @@ export interface components {
             /** @description The value of the option. Absent for an option that is switched on. */
             value?: string;
         };
+        /**
+         * @description A session of another user was shared with the user of the stream, or the access to it changed. `sessionId` names the
+         *     session.
+         *
+         *     Streams of `/v1/events` without `session` have it. The events of the session follow from here on; `GET
+         *     /v1/sessions/{session}` has its state.
+         */
+        SessionSharedEvent: {
+            access: components["schemas"]["Access"];
+            id?: string;
+            /** @description The cursor of the stream at this place. */
+            lastEventId: string;
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.shared";
+        };
         /** @description The current activity of a session. */
         SessionState: components["schemas"]["KnownSessionState"];
         /** @description A session in a list. It omits the members that are folded from updates of the agent. */
@@ -2779,6 +2897,8 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
+            /** @description The name of the user that owns the session. */
+            owner: string;
             promptId: components["schemas"]["PromptId"] | null;
             queued: components["schemas"]["PromptId"][];
             sessionId: components["schemas"]["SessionId"];
@@ -2807,6 +2927,24 @@ export interface components {
              * @enum {string}
              */
             type: "session.summary";
+        };
+        /**
+         * @description The access to a session of another user was taken back, or the session was deleted. `sessionId` names the session.
+         *
+         *     Streams of `/v1/events` without `session` have it. No event of the session follows.
+         */
+        SessionUnsharedEvent: {
+            id?: string;
+            /** @description The cursor of the stream at this place. */
+            lastEventId: string;
+            sessionId?: components["schemas"]["SessionId"];
+            /** @description The time at which the gateway appended the event. */
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.unshared";
         };
         /** @description An update of the agent. */
         SessionUpdateEvent: {
@@ -3695,6 +3833,8 @@ export const EVENT_TYPES = [
   "position",
   "session.summary",
   "summaries.reset",
+  "session.shared",
+  "session.unshared",
   "problem",
   "shutdown",
   "end"

@@ -60,6 +60,7 @@ impl GlobalSource {
         }
         let scope = Arc::new(Scope {
             owner: scope.owner,
+            shares: scope.with_shared.then(|| Arc::clone(&shared.shares)),
             sessions: floors,
         });
         let register = |scope| shared.readers.register(scope);

@@ -199,6 +199,7 @@ async fn damage_resets_only_readers_of_that_session() {
     ] {
         let scope = GlobalScope {
             owner: owner.clone(),
+            with_shared: false,
             sessions,
         };
         let mut reader = in_time(spoilt.log.global_reader(scope.clone(), start))

@@ -145,6 +145,7 @@ async fn reader_resumes_after_failed_read() {
     let mut reader = session.reader(Start::Beginning);
     let scope = GlobalScope {
         owner: UserId::owner(),
+        with_shared: false,
         sessions: None,
     };
     let mut all = log.global_reader(scope, Start::Beginning).await.unwrap();

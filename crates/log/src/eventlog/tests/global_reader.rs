@@ -27,6 +27,7 @@ async fn events(reader: &mut Reader, count: usize) -> Vec<(SessionId, u64, u64)>
 fn everything() -> GlobalScope {
     GlobalScope {
         owner: UserId::owner(),
+        with_shared: false,
         sessions: None,
     }
 }
@@ -38,6 +39,7 @@ fn only(sessions: &[(u8, Option<u64>)]) -> GlobalScope {
         .collect();
     GlobalScope {
         owner: UserId::owner(),
+        with_shared: false,
         sessions: Some(sessions),
     }
 }

@@ -121,6 +121,7 @@ async fn large_log_is_pruned_and_readers_are_reset() {
 
     let scope = GlobalScope {
         owner: UserId::owner(),
+        with_shared: false,
         sessions: None,
     };
     let mut all = aging

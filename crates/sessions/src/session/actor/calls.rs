@@ -96,7 +96,12 @@ impl Actor {
     }
 
     fn send_call(&mut self, call: PendingCall) {
-        let sent = self.encode_call(&call).and_then(|(method, params)| {
+        // The access can have changed while the call waited for a process.
+        let permitted = self.require(&call.by.user, call.call.needed_access());
+        let encoded = permitted
+            .map_err(CallError::from)
+            .and_then(|()| self.encode_call(&call));
+        let sent = encoded.and_then(|(method, params)| {
             let sent = match &call.call {
                 ClientCall::Rpc { notify: true, .. } => {
                     self.binding.notify(&method, &params).then_some(None)

@@ -9,7 +9,7 @@ use crate::session::binding::client_calls::permit_mode;
 use crate::session::error::{AnswerError, InputError};
 use crate::session::requests::answers::denying_entry;
 use agents::agent::AgentSpec;
-use base::types::{ModeSelection, Principal, RequestId, Scope};
+use base::types::{Access, ModeSelection, Principal, RequestId, Scope};
 use events::event::SessionPrivilegedMode;
 use wire::acp::{
     self, DeniedModes, ModeCommand, Outcome, PromptCapabilities, RawObject, find_in_value,
@@ -52,6 +52,12 @@ impl Actor {
                     "the command /{name} can change the mode, so it requires the scope approve"
                 );
                 Err(InputError::MissingScope(Scope::Approve, detail))
+            }
+            Some(name) if self.require(&by.user, Access::Approve).is_err() => {
+                let detail = format!(
+                    "the command /{name} can change the mode, so it requires the access approve to the session"
+                );
+                Err(InputError::Forbidden(detail))
             }
             _ => Ok(()),
         }

@@ -132,11 +132,11 @@ impl Actor {
         let Some(record) = context.read_session(id).await? else {
             return Ok(None);
         };
-        // Loading writes to the log, which a client of another user must not cause.
-        if user.is_some_and(|user| *user != record.owner.clone()) {
+        // Loading writes to the log, which a client of a user without access must not cause.
+        if user.is_some_and(|user| context.log.access(&record.owner, id, user).is_none()) {
             return Ok(None);
         }
-        let log = context.log.session(&record.owner.clone(), id).await?;
+        let log = context.log.session(&record.owner, id).await?;
         let folded = context.read::<FoldRecord>(record::session_key(id)).await?;
         let (mut journal, mut seq) =
             Journal::load(log, context.ids.clone(), record, folded, &context.quotas);

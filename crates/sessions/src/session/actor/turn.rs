@@ -34,7 +34,7 @@ use crate::session::turns::{Completion, Queued, TurnEnd};
 use agents::agent::AgentFailure;
 use agents::pool::AcquireError;
 use base::telemetry::metrics;
-use base::types::{Principal, PromptId, SessionId, Timestamp, UserId};
+use base::types::{Access, Principal, PromptId, SessionId, Timestamp, UserId};
 use events::api::{CancelCause, FieldError, Problem, ProblemCode, Prompt, PromptStatus};
 use log::eventlog::Records;
 use wire::acp::{self, ContentError, TraceContext};
@@ -304,6 +304,38 @@ impl Actor {
             _ => {}
         }
         Ok(cancelled)
+    }
+
+    /// Cancels the queued prompts of users that may no longer prompt the session.
+    pub(crate) fn cancel_without_access(&mut self) {
+        let unsent = self.turns.unsent().into_iter();
+        let without = unsent.filter(|record| !self.authors_have_access(record));
+        let prompts: Vec<_> = without.map(|record| record.prompt_id).collect();
+        for prompt in prompts {
+            // It fails only for a prompt that the session never had.
+            let _ = self.cancel(Some(prompt), CancelCause::Person, None);
+        }
+    }
+
+    /// Fails if the user has a lower access. Commands of users check it here too, because the access can change while they
+    /// wait for the actor.
+    pub(crate) fn require(&self, user: &UserId, needed: Access) -> Result<(), SessionError> {
+        let record = self.journal.record();
+        self.context
+            .require_access(&record.owner, record.session_id, user, needed)
+    }
+
+    /// The users that sent and edited a prompt.
+    fn authors(&self, record: &PromptRecord) -> Vec<UserId> {
+        let tenant = self.journal.record().owner.tenant();
+        let editor = record.edit.as_ref().map(|edit| &*edit.by);
+        let authors = [Some(&*record.by), editor].into_iter().flatten();
+        authors.map(|name| UserId::new(&tenant, name)).collect()
+    }
+
+    fn authors_have_access(&self, record: &PromptRecord) -> bool {
+        let mut authors = self.authors(record).into_iter();
+        authors.all(|user| self.require(&user, Access::Prompt).is_ok())
     }
 
     fn cancel_running(
@@ -602,14 +634,11 @@ impl Actor {
         if record.imported || (record.status != PromptStatus::Queued && !is_unsent) {
             return Ok(Err(interrupted()));
         }
-        let editor = record.edit.as_ref().map(|edit| &edit.by);
-        if [Some(&record.by), editor]
-            .into_iter()
-            .flatten()
-            .map(|by| UserId::new(&session.owner.tenant(), by))
-            .any(|by| !self.context.may_prompt.allows(&by))
+        let mut authors = self.authors(record).into_iter();
+        if authors.any(|user| !self.context.may_prompt.allows(&user))
+            || !self.authors_have_access(record)
         {
-            let detail = "the key that sent or edited the prompt was revoked, or no longer has the scope prompt";
+            let detail = "the user that sent or edited the prompt has no key with the scope prompt, or no access to the session";
             return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));
         }
         if self.is_old(record.created_at) {

@@ -13,7 +13,7 @@ use crate::session::validation::{Origin, can_fork, parse_servers};
 use agents::agent::{AgentFailure, AgentSpec};
 use agents::pool::ShortLeaseError;
 use base::types::text::check_name;
-use base::types::{AgentName, KeyedGuard, Principal, Scope, Tenant};
+use base::types::{Access, AgentName, KeyedGuard, Principal, Scope, Tenant};
 use events::api::{CreateSession, McpServer, Session};
 use wire::acp::{self, TraceContext};
 use wire::jsonrpc::RpcError;
@@ -122,6 +122,12 @@ impl SessionDirectory {
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
     ) -> Result<Responded<Session>, CreateError> {
+        parent.require(Access::Own)?;
+        if parent.log().owner() != &by.user {
+            let detail =
+                "only the owner can fork a session: the fork keeps the folders of its parent";
+            return Err(InputError::Forbidden(detail.to_owned()).into());
+        }
         let servers = parse_servers(by, servers)?;
         let directory = self.clone();
         let owner = by.clone();

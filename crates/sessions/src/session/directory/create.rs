@@ -17,7 +17,7 @@ use crate::session::record::{IdempotencyRecord, SessionRecord};
 use crate::session::validation::Origin;
 use agents::agent::AgentSpec;
 use agents::pool::AcquireError;
-use base::types::Principal;
+use base::types::{Access, Principal};
 use events::api::{CreateSession, Session};
 use wire::acp::{self, McpServer, TraceContext};
 
@@ -148,7 +148,7 @@ impl SessionDirectory {
         let context = self.context();
         let id = record.session_id;
         let own_folder = record.own_folder && origin == Origin::New;
-        let log = context.log.session(&record.owner.clone(), id).await?;
+        let log = context.log.session(&record.owner, id).await?;
         // A task asks again later, so it does not wait in front of people, and a cancel ends it soon.
         let wait = if record.task.is_some() {
             TASK_WAIT
@@ -178,7 +178,11 @@ impl SessionDirectory {
                 entry.log.wait(seq).await?;
                 entry.visible.store(true, Ordering::Release);
                 context.begin_baseline(id);
-                Ok(session)
+                Ok(Session {
+                    owner: Some(entry.log.owner().name().to_owned()),
+                    access: Some(Access::Own),
+                    ..session
+                })
             }
             Err(error) => {
                 if own_folder {

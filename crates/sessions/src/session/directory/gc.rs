@@ -11,6 +11,7 @@ use crate::session::error::SessionError;
 use crate::session::handle::SessionHandle;
 use crate::session::record::{self, IdempotencyRecord};
 use base::types::{GrantedFolders, Principal, Scopes};
+use events::event::ActorKind;
 use log::eventlog::{RecordPages, Records};
 use log::store::Table;
 
@@ -61,8 +62,8 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
         };
         let erased = match entries.find(&by.user, id).await {
             Ok(entry) => {
-                SessionHandle::new(entries.clone(), entry)
-                    .delete(&by, None, None)
+                SessionHandle::new(entries.clone(), entry, by.user.clone())
+                    .delete(&by, ActorKind::Gateway, None, None)
                     .await
             }
             Err(error) => Err(error.into()),

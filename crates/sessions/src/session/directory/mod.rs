@@ -1,4 +1,4 @@
-//! The directory: creates, finds and ends sessions. Sessions of other users are invisible.
+//! The directory: creates, finds and ends sessions. Sessions to which a user has no access are invisible.
 //!
 //! 1. `create` with `new_session`, `adopt`, `import`: how a session begins.
 //! 2. `gc`: erases expired sessions and idempotency keys.
@@ -22,11 +22,12 @@ use super::changes;
 use super::context::Context;
 use super::entries::ActorEntries;
 use super::error::{AgentSessionsError, DeleteError, ListError, SessionError, ToProblem};
+use super::grants;
 use super::handle::SessionHandle;
 use super::query::{ListQuery, agent_sessions, list};
 use super::record::{self, SessionRecord, session_key};
 use agents::agent::AgentSpec;
-use base::types::{AgentName, KeyedCounts, Principal, SessionId, Tenant};
+use base::types::{AgentName, Author, KeyedCounts, Principal, SessionId, Tenant};
 use events::api::{AgentSessionList, BulkResult, BulkResults, SessionList, StoredSession};
 use log::eventlog::{ReadError, RecordPages};
 use log::store::Table;
@@ -45,6 +46,7 @@ impl SessionDirectory {
     /// Starts the directory after it has closed every session that a crash left open.
     pub async fn start(context: Context) -> Result<Self, SessionError> {
         let entries = ActorEntries::new(context);
+        grants::load(&entries.context().log).await?;
         load_open_sessions(&entries).await?;
         entries.context().shutdown.spawn(gc::run(entries.clone()));
         entries
@@ -63,13 +65,26 @@ impl SessionDirectory {
 
     pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, SessionError> {
         let entry = self.entries.find(&by.user, id).await?;
-        Ok(SessionHandle::new(self.entries.clone(), entry))
+        Ok(SessionHandle::new(
+            self.entries.clone(),
+            entry,
+            by.user.clone(),
+        ))
     }
 
-    /// Whether the user has the session. Does not load it.
+    /// Whether the user can open the session. Does not load it.
+    pub async fn can_open(&self, by: &Principal, id: SessionId) -> Result<bool, SessionError> {
+        let record = self.context().read_session(id).await?;
+        let log = &self.context().log;
+        Ok(record.is_some_and(|record| {
+            !record.unfinished && log.access(&record.owner, id, &by.user).is_some()
+        }))
+    }
+
+    /// Whether the user owns the session. Does not load it.
     pub async fn has_session(&self, by: &Principal, id: SessionId) -> Result<bool, SessionError> {
         let record = self.context().read_session(id).await?;
-        Ok(record.is_some_and(|record| record.owner.clone() == by.user && !record.unfinished))
+        Ok(record.is_some_and(|record| record.owner == by.user && !record.unfinished))
     }
 
     /// Whether any user has the session.
@@ -169,6 +184,7 @@ impl SessionDirectory {
     pub async fn bulk(
         &self,
         by: &Principal,
+        author: Author,
         action: BulkAction,
         query: &ListQuery,
         trace: Option<TraceContext>,
@@ -179,8 +195,9 @@ impl SessionDirectory {
             let begin = |id: SessionId| {
                 let directory = self.clone();
                 let by = by.clone();
+                let author = author.clone();
                 let trace = trace.clone();
-                let ended = async move { directory.end(&by, action, id, trace).await };
+                let ended = async move { directory.end(&by, author, action, id, trace).await };
                 (
                     id,
                     self.context()
@@ -218,6 +235,7 @@ impl SessionDirectory {
     async fn end(
         &self,
         by: &Principal,
+        author: Author,
         action: BulkAction,
         id: SessionId,
         trace: Option<TraceContext>,
@@ -233,7 +251,7 @@ impl SessionDirectory {
                 Ok(200)
             }
             BulkAction::Delete => session
-                .delete(by, None, trace)
+                .delete(by, &author, None, trace)
                 .await
                 .map(|durable| if durable { 204 } else { 202 }),
         }

@@ -15,7 +15,7 @@ use tracing::Span;
 use self::attachments::append_attachments;
 use crate::session::actor::{Actor, ActorEntry, send_reply};
 use crate::session::baselines::OpenBaseline;
-use crate::session::command::{Answer, ClientCall, PromptRequest, Reply};
+use crate::session::command::{Answer, ClientCall, PromptRequest, Reply, access_to_answer};
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
 use crate::session::error::{
@@ -27,13 +27,16 @@ use crate::session::query::SessionQuery;
 use crate::session::record::{IdempotencyRecord, RequestRecord};
 use crate::session::requests::answers;
 use crate::session::validation::{check_metadata, check_supported, check_title, parse_servers};
-use base::types::{Author, LimitExceeded, Principal, PromptId, RequestId, SessionId, TerminalId};
+use base::types::{
+    Access, Author, LimitExceeded, Principal, PromptId, RequestId, SessionId, TerminalId, UserId,
+};
 use events::api::{
     Attachment, CancelCause, McpServer, PendingRequest, Prompt, RequestedContext, Session,
     SessionPatch,
 };
+use events::event::{AuditActor, SessionErased};
 use log::eventlog::SessionLog;
-use wire::acp::TraceContext;
+use wire::acp::{RequestKind, TraceContext};
 use workspace::Workspace;
 
 /// How long an actor may be too busy to accept a command.
@@ -53,11 +56,29 @@ pub struct AdmittedPrompt {
 pub struct SessionHandle {
     entries: ActorEntries,
     entry: Arc<ActorEntry>,
+    /// The user of the handle. Each method that changes something checks the access at the time of its call.
+    user: UserId,
 }
 
 impl SessionHandle {
-    pub(super) fn new(entries: ActorEntries, entry: Arc<ActorEntry>) -> Self {
-        Self { entries, entry }
+    pub(super) fn new(entries: ActorEntries, entry: Arc<ActorEntry>, user: UserId) -> Self {
+        Self {
+            entries,
+            entry,
+            user,
+        }
+    }
+
+    /// The same session for its owner.
+    pub(super) fn of_owner(&self) -> Self {
+        Self {
+            user: self.log().owner().clone(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn user(&self) -> &UserId {
+        &self.user
     }
 
     pub fn id(&self) -> SessionId {
@@ -68,7 +89,7 @@ impl SessionHandle {
         &self.entry.log
     }
 
-    fn context(&self) -> &Context {
+    pub(super) fn context(&self) -> &Context {
         self.entries.context()
     }
 
@@ -90,7 +111,7 @@ impl SessionHandle {
     }
 
     /// Like `run`, but returns the result only when all events of the command are durable.
-    async fn run_durable<T, E>(
+    pub(super) async fn run_durable<T, E>(
         &self,
         command: impl FnOnce(&mut Actor) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
@@ -137,7 +158,16 @@ impl SessionHandle {
                 }
             }
         }
-        match answer.await {
+        let answered = if self.user == *self.log().owner() {
+            answer.await
+        } else {
+            tokio::select! {
+                biased;
+                answered = answer => answered,
+                () = self.wait_access_ended() => return Err(SessionError::NoSuchSession.into()),
+            }
+        };
+        match answered {
             Ok(outcome) => outcome,
             Err(_) => Err(self.without_reply().await.into()),
         }
@@ -169,22 +199,35 @@ impl SessionHandle {
         let (session, seq) = self
             .run(|actor| Ok::<_, SessionError>(actor.snapshot()))
             .await?;
-        if self.wait_durable_or_full(seq).await? {
-            Ok(session)
+        let session = if self.wait_durable_or_full(seq).await? {
+            session
         } else {
-            self.query().snapshot().await
-        }
+            self.query().snapshot().await?
+        };
+        self.for_user(session)
+    }
+
+    /// A snapshot with the members that depend on the user who reads it.
+    fn for_user(&self, session: Session) -> Result<Session, SessionError> {
+        let access = self.access().ok_or(SessionError::NoSuchSession)?;
+        Ok(Session {
+            owner: Some(self.log().owner().name().to_owned()),
+            access: Some(access),
+            ..session
+        })
     }
 
     /// Opens the session's folders. This also works for a closed session.
-    pub async fn workspace(&self) -> Result<Workspace, WorkspaceError> {
+    pub async fn workspace(&self, needed: Access) -> Result<Workspace, WorkspaceError> {
+        self.require(needed)?;
         self.context()
             .open_workspace(&self.query().record().await?)
             .await
     }
 
     /// Opens the files at the start of the session, for a comparison with its folder.
-    pub async fn baseline(&self) -> Result<OpenBaseline, WorkspaceError> {
+    pub async fn baseline(&self, needed: Access) -> Result<OpenBaseline, WorkspaceError> {
+        self.require(needed)?;
         self.context().open_baseline(self.id()).await
     }
 
@@ -195,13 +238,14 @@ impl SessionHandle {
         patch: SessionPatch,
         if_match: Option<Vec<String>>,
     ) -> Result<Session, PatchError> {
+        self.require(Access::Own)?;
         check_title(patch.title.as_ref().and_then(Option::as_deref))?;
         if let Some(Some(metadata)) = &patch.metadata {
             check_metadata(metadata)?;
         }
         let by = by.clone();
-        self.run_durable(move |actor| actor.patch(&by, &patch, if_match.as_deref()))
-            .await
+        let patched = self.run_durable(move |actor| actor.patch(&by, &patch, if_match.as_deref()));
+        Ok(self.for_user(patched.await?)?)
     }
 
     /// Attaches a process to the session. Reopens a closed session. With a new context, the agent begins a conversation without
@@ -211,6 +255,7 @@ impl SessionHandle {
         context: RequestedContext,
         trace: Option<TraceContext>,
     ) -> Result<Session, AttachError> {
+        self.require(Access::Prompt)?;
         let seq = self
             .request(move |actor, reply| actor.attach(context, trace, reply))
             .await?;
@@ -228,6 +273,8 @@ impl SessionHandle {
         if servers.is_empty() {
             return Ok(());
         }
+        // The agent starts the commands of the servers with the rights of its owner.
+        self.require(Access::Own)?;
         let context = self.context();
         let record = self.query().record().await?;
         if let Some(spec) = context.catalogue.agent(&record.agent)
@@ -247,6 +294,7 @@ impl SessionHandle {
         by: &Principal,
         trace: Option<TraceContext>,
     ) -> Result<Session, SessionError> {
+        self.require(Access::Prompt)?;
         let by = by.clone();
         let close = move |actor: &mut Actor| {
             actor.close(&by, trace.as_ref());
@@ -259,15 +307,27 @@ impl SessionHandle {
     /// Erases the session, or waits until another request has erased it. Returns false if the disk is full: the
     /// session is then no longer visible, and its data is erased when there is space.
     ///
-    /// With `if_match`, fails if none of these tags is that of the session's revision.
+    /// With `if_match`, fails if none of these tags is that of the session's revision. `author` is for the audit log.
     pub async fn delete(
         &self,
         by: &Principal,
+        author: impl Into<AuditActor>,
         if_match: Option<Vec<String>>,
         trace: Option<TraceContext>,
     ) -> Result<bool, DeleteError> {
+        self.require(Access::Own)?;
         let by = by.clone();
-        let delete = move |actor: &mut Actor| actor.delete(&by, if_match.as_deref(), trace);
+        let audit = self.context().audit.clone();
+        let author = author.into();
+        let event = SessionErased {
+            session_id: self.id(),
+            owner: self.log().owner().to_string(),
+        };
+        let delete = move |actor: &mut Actor| {
+            let seq = actor.delete(&by, if_match.as_deref(), trace)?;
+            audit.append(author, event);
+            Ok(seq)
+        };
         let deleted = self.run(delete).await;
         let seq = match deleted {
             Ok(seq) => seq,
@@ -294,6 +354,7 @@ impl SessionHandle {
         cause: CancelCause,
         trace: Option<TraceContext>,
     ) -> Result<Vec<PromptId>, PartError> {
+        self.require(Access::Prompt)?;
         let cancel = move |actor: &mut Actor| {
             let cancelled = actor.cancel(prompt, cause, trace.as_ref())?;
             Ok::<_, PartError>((cancelled, actor.journal.appended()))
@@ -311,6 +372,7 @@ impl SessionHandle {
         request: RequestId,
         answer: Answer,
     ) -> Result<(), AnswerError> {
+        self.require(Access::Prompt)?;
         match self.answer_once(by.clone(), client, request, answer).await {
             Ok(()) => Ok(()),
             Err(error @ AnswerError::Resolved(_)) => {
@@ -347,6 +409,8 @@ impl SessionHandle {
         answer: Answer,
     ) -> Result<(), AnswerError> {
         let asked = self.pending(request).await?;
+        let needed = access_to_answer(RequestKind::from_method(&asked.method));
+        self.require(needed)?;
         if asked.acp_client.is_some() && asked.acp_client.as_deref() != client {
             let detail = "only the ACP client that started the turn can answer this request";
             return Err(InputError::Forbidden(detail.to_owned()).into());
@@ -357,8 +421,12 @@ impl SessionHandle {
             .shutdown
             .spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await??;
-        self.run_durable(move |actor| actor.answer(&by, request, outcome))
-            .await
+        let user = self.user.clone();
+        self.run_durable(move |actor| {
+            actor.require(&user, needed)?;
+            actor.answer(&by, request, outcome)
+        })
+        .await
     }
 
     /// Sends a call to the agent and returns the agent's result when it is durable.
@@ -368,6 +436,7 @@ impl SessionHandle {
         call: ClientCall,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, CallError> {
+        self.require(call.needed_access())?;
         let by = by.clone();
         let (result, seq) = self
             .request(move |actor, reply| actor.queue_call(by, call, trace, reply))
@@ -378,12 +447,14 @@ impl SessionHandle {
 
     /// Kills the command of a terminal. Does nothing if the command has ended.
     pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), PartError> {
+        self.require(Access::Approve)?;
         self.run_durable(move |actor| actor.kill_terminal(terminal))
             .await
     }
 
     /// The tail of the stderr of the session's process. Empty if no process is attached.
     pub async fn stderr(&self) -> Result<String, SessionError> {
+        self.require(Access::Own)?;
         self.run(|actor| Ok(actor.stderr())).await
     }
 
@@ -396,6 +467,7 @@ impl SessionHandle {
         request: PromptRequest,
         count: impl FnOnce() -> Result<(), LimitExceeded> + Send + 'static,
     ) -> Result<AdmittedPrompt, PromptError> {
+        self.require(Access::Prompt)?;
         let key = request.key.clone();
         let earlier = self.clone();
         let replay = async move |previous: IdempotencyRecord| match previous.prompt {
@@ -412,7 +484,10 @@ impl SessionHandle {
                 append_attachments(handle.context(), handle.query(), request.blocks, files).await?;
             handle.context().take_baseline(handle.id()).await;
             let (prompt, first_seq) = handle
-                .run_durable(move |actor| actor.prompt(&owner, request, claim.as_ref()))
+                .run_durable(move |actor| {
+                    actor.require(&owner.user, Access::Prompt)?;
+                    actor.prompt(&owner, request, claim.as_ref())
+                })
                 .await?;
             Ok(AdmittedPrompt {
                 prompt,
@@ -449,6 +524,7 @@ impl SessionHandle {
         edit: Option<(Box<RawValue>, Vec<Attachment>)>,
         before: Option<Option<PromptId>>,
     ) -> Result<Prompt, QueueError> {
+        self.require(Access::Prompt)?;
         let blocks = match edit {
             Some((blocks, files)) => {
                 Some(append_attachments(self.context(), self.query(), blocks, files).await?)
@@ -456,14 +532,29 @@ impl SessionHandle {
             None => None,
         };
         let by = by.clone();
-        self.run_durable(move |actor| actor.change_prompt(&by, prompt, blocks, before))
-            .await?;
+        self.run_durable(move |actor| {
+            actor.require(&by.user, Access::Prompt)?;
+            actor.change_prompt(&by, prompt, blocks, before)
+        })
+        .await?;
         let state = self.query().prompt_state(prompt).await?;
         Ok(state.ok_or(NotFound("turn"))?)
     }
 
-    /// Waits until the turn ends. `None` if it does not end within `limit`.
+    /// Waits until the turn ends. `None` if it does not end within `limit`. Fails if the user loses the access.
     pub async fn wait_ended(
+        &self,
+        prompt: PromptId,
+        limit: Duration,
+    ) -> Result<Option<Prompt>, PartError> {
+        tokio::select! {
+            biased;
+            () = self.wait_access_ended() => Err(SessionError::NoSuchSession.into()),
+            ended = self.wait_turn_ended(prompt, limit) => ended,
+        }
+    }
+
+    async fn wait_turn_ended(
         &self,
         prompt: PromptId,
         limit: Duration,

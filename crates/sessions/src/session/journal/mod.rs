@@ -324,6 +324,7 @@ impl Journal {
         gone(Table::Session, record::session_key(id));
         gone(Table::Fold, record::session_key(id));
         gone(Table::OutputPosition, record::session_key(id));
+        gone(Table::Grant, record::session_key(id));
         gone(Table::CreatedSession, self.record.created_key());
         gone(Table::SessionIndex, self.record.index_key());
         if let Some(key) = self.stored_index.take() {

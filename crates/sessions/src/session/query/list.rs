@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use crate::session::context::Context;
 use crate::session::error::{InputError, ListError, SessionError};
 use crate::session::metadata_index::{prefix, text};
-use crate::session::record::{self, SessionRecord, SessionRecordView, session_key};
+use crate::session::record::{
+    self, SessionRecord, SessionRecordView, created_key, index_key, session_key,
+};
 use base::types::{AgentName, Principal, SessionId, UserId};
 use events::api::{SessionList, SessionState};
 use log::eventlog::{MAX_SCANNED, RecordPages, Selected, user_prefix};
@@ -32,11 +34,12 @@ impl ListOrder {
         }
     }
 
-    fn key(self, record: &SessionRecord) -> Vec<u8> {
+    /// The place of a session in the list of a user, who owns it or has it from a grant.
+    fn key(self, user: &UserId, record: &SessionRecord) -> Vec<u8> {
         match self {
-            Self::Updated => record.index_key(),
+            Self::Updated => index_key(user, record.last_activity_at, record.session_id),
             // An id begins with the time of the creation.
-            Self::Created => record.created_key(),
+            Self::Created => created_key(user, record.session_id),
         }
     }
 }
@@ -51,6 +54,8 @@ pub struct ListQuery {
     pub metadata: MetadataFilter,
     /// Whether the list contains the sessions of tasks.
     pub tasks: bool,
+    /// Whether the list has the sessions of others that are shared with the user, in place of the user's own sessions.
+    pub shared: bool,
     pub order: ListOrder,
     pub cursor: Option<String>,
     pub limit: usize,
@@ -67,8 +72,14 @@ pub(crate) async fn list(
         .as_deref()
         .map(|cursor| decode_cursor(cursor, &by.user))
         .transpose()?;
-    let found = match candidates(context, &by.user, &query.metadata).await? {
-        Some(candidates) => list_candidates(context, query, &candidates, after).await?,
+    let candidates = if query.shared {
+        let shared = context.log.shared_with(&by.user).into_iter();
+        Some(shared.map(|(id, _)| id).collect())
+    } else {
+        candidates(context, &by.user, &query.metadata).await?
+    };
+    let found = match candidates {
+        Some(candidates) => list_candidates(context, query, &by.user, &candidates, after).await?,
         None if query.order == ListOrder::Created => {
             scan_created(context, query, &by.user, after).await?
         }
@@ -87,6 +98,7 @@ pub(crate) async fn list(
 async fn list_candidates(
     context: &Context,
     query: &ListQuery,
+    user: &UserId,
     candidates: &BTreeSet<SessionId>,
     after: Option<Vec<u8>>,
 ) -> Result<Selected<SessionRecord>, SessionError> {
@@ -97,7 +109,7 @@ async fn list_candidates(
     for value in stored.iter().flatten() {
         if query.matches(&record::decode(value)?) {
             let record: SessionRecord = record::decode(value)?;
-            fitting.insert(query.order.key(&record), record);
+            fitting.insert(query.order.key(user, &record), record);
         }
     }
     let mut page = fitting
@@ -152,7 +164,7 @@ async fn scan_created(
                 continue;
             }
             if entries.len() == query.limit {
-                let next = entries.last().map(|last| query.order.key(last));
+                let next = entries.last().map(|last| query.order.key(user, last));
                 return Ok(Selected { entries, next });
             }
             entries.push(record::decode(value)?);

@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use crate::transcript::SessionFold;
 use base::types::{
-    AgentName, AppliedIsolation, Epoch, EventId, GrantedFolders, Principal, PromptId, RequestId,
-    SessionId, Tenant, TerminalId, Timestamp, UserId,
+    AgentName, AppliedIsolation, Epoch, EventId, Grant, GrantedFolders, Principal, PromptId,
+    RequestId, SessionId, Tenant, TerminalId, Timestamp, UserId,
 };
 use events::api::{
     AcpRequest, CancelCause, PendingRequest, Prompt, PromptStatus, Resolution, Session,
@@ -140,6 +140,13 @@ pub(super) struct SessionRecordView<'a> {
     pub(super) task: Option<Uuid>,
 }
 
+/// The grants of a session. A session without grants has no record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct GrantsRecord {
+    pub(super) owner: UserId,
+    pub(super) grants: Vec<Grant>,
+}
+
 /// The folded state, and the sequence number up to which it is exact.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FoldRecord {
@@ -151,6 +158,7 @@ impl SessionRecord {
     pub(super) fn summary(&self, epoch: Epoch) -> SessionSummary {
         SessionSummary {
             session_id: self.session_id,
+            owner: self.owner.name().to_owned(),
             agent: self.agent.clone(),
             title: self.title.clone(),
             metadata: self.metadata.clone(),
@@ -180,6 +188,8 @@ impl SessionRecord {
     ) -> Session {
         Session {
             session_id: self.session_id,
+            owner: None,
+            access: None,
             agent: self.agent.clone(),
             title: fold.title().map(str::to_owned),
             title_by: fold.title_by(),
@@ -336,7 +346,7 @@ impl SessionRecord {
     }
 
     pub(super) fn created_key(&self) -> Vec<u8> {
-        [&user_prefix(&self.owner)[..], self.session_id.as_bytes()].concat()
+        created_key(&self.owner, self.session_id)
     }
 
     /// Writes the record and its index entries. `stored_key` is the index key that is stored now.
@@ -593,6 +603,10 @@ pub(super) fn agent_session_prefix(
     ]
     .concat()
     .into_bytes()
+}
+
+pub(super) fn created_key(user: &UserId, id: SessionId) -> Vec<u8> {
+    [&user_prefix(user)[..], id.as_bytes()].concat()
 }
 
 /// The index key of a session. The newest `lastActivityAt` sorts first.

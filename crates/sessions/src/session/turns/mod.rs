@@ -766,6 +766,14 @@ impl Turns {
         self.queue.iter().find(|queued| is_prompt(queued, prompt))
     }
 
+    /// The prompts that no process has got: those of the queue, and the one that waits for a process.
+    pub(super) fn unsent(&self) -> Vec<&PromptRecord> {
+        let waiting = self.running.as_ref().filter(|_| self.is_waiting());
+        let waiting = waiting.map(|turn| &turn.prompt.record);
+        let queued = self.queue.iter().map(|queued| &queued.record);
+        waiting.into_iter().chain(queued).collect()
+    }
+
     /// Changes the content and the place of a queued prompt in one event. With two events, a crash could keep half of a request.
     /// `before`: the queued prompt before which the prompt moves; `Some(None)`: to the end. `checked`: the entry whose denied modes the content was checked against.
     #[expect(
