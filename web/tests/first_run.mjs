@@ -202,7 +202,7 @@ test("the registry of the ACP project is loaded only after a press", async (t) =
 test("a key without the scope admin gets the command for a link", async (t) => {
   const config = `[agents.demo]\nbuiltin = "demo"\n${registry.config}`;
   const { watch, page, section } = await open(t, { config });
-  await page.getByText("acp-gateway key create NAME --scopes read,prompt,approve,files,admin --link").waitFor();
+  await page.getByText("acp-gateway key create NAME --user owner --scopes read,prompt,approve,files,admin --link").waitFor();
   assert.equal(await section.count(), 0);
   await checkAccessibility(page);
   await watch.close();

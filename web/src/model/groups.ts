@@ -19,6 +19,13 @@ export function grouped(sessions: Session[], now: number): Group[] {
   return groups.filter((group) => group.sessions.length > 0);
 }
 
+/** Adds the sessions that others share below those that wait for the person. */
+export function withShared(groups: Group[], sessions: Session[]): Group[] {
+  if (sessions.length === 0) return groups;
+  const at = groups[0]?.name === strings.sidebar.groups.needsYou ? 1 : 0;
+  return [...groups.slice(0, at), { name: strings.sharing.withMe, sessions }, ...groups.slice(at)];
+}
+
 function place(session: Session, midnight: number): number {
   if (known(session.state) === "waiting") return 0;
   const changed = Date.parse(session.lastActivityAt);

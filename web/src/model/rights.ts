@@ -1,15 +1,30 @@
-// The scopes of the key. The page offers only actions that the gateway accepts from this key.
+// What a person may do here: the scopes of the key, and the access to the shown session. The page offers only actions that the gateway
+// accepts.
 
-import type { About, GatewayClient, Known } from "@acp-gateway/client";
+import { createContext, useContext } from "react";
+import type { About, Access, GatewayClient, Known } from "@acp-gateway/client";
 import { useAbout } from "./useAbout";
 
 export type Scope = Extract<Known<About["scopes"][number]>, string>;
 
-/** Until the gateway has said what the key may do, only what an admin may do is missing. */
-export function permits(about: About | null, scope: Scope): boolean {
-  return about === null ? scope !== "admin" : about.scopes.includes(scope);
+/** The levels of access to a session. Each level includes the ones before it. */
+export const LEVELS: readonly Access[] = ["read", "prompt", "approve", "own"];
+
+/** The access to the shown session. Null without a session, and until the gateway has answered. */
+export const SessionAccess = createContext<Access | null>(null);
+
+/** What is missing for an action that needs this scope and this access. Null if nothing is missing, or if it is unknown. */
+export function missing(about: About | null, scope: Scope, needed: Access = "read", given: Access | null = null): "scope" | "access" | null {
+  // Until the gateway has said what the key may do, only what an admin may do is missing.
+  if (about === null ? scope === "admin" : !about.scopes.includes(scope)) return "scope";
+  return given !== null && LEVELS.indexOf(given) < LEVELS.indexOf(needed) ? "access" : null;
 }
 
-export function useMay(client: GatewayClient, scope: Scope): boolean {
-  return permits(useAbout(client), scope);
+/** What is missing for an action in the shown session. */
+export function useMissing(client: GatewayClient, scope: Scope, needed: Access = "read"): "scope" | "access" | null {
+  return missing(useAbout(client), scope, needed, useContext(SessionAccess));
+}
+
+export function useMay(client: GatewayClient, scope: Scope, needed?: Access): boolean {
+  return useMissing(client, scope, needed) === null;
 }

@@ -1,8 +1,9 @@
-// The menu of a session: its link, its conversation as a file, the output of its agent, a fork, a new conversation, and its end.
+// The menu of a session: its link, its conversation as a file, its users, the output of its agent, a fork, a new conversation, and its end.
 
 import { useState, type ReactNode } from "react";
 import { type GatewayClient, idempotencyKey, type SessionLog } from "@acp-gateway/client";
 import { fileName, toMarkdown } from "../model/exported";
+import { useMay } from "../model/rights";
 import { goTo, sessionHref } from "../model/route";
 import { strings } from "../strings";
 import { AgentOutput } from "./AgentOutput";
@@ -12,6 +13,7 @@ import { Icon } from "./Icon";
 import { NewConversationDialog } from "./NewConversationDialog";
 import { Popover } from "./Popover";
 import { RenameDialog } from "./RenameDialog";
+import { WhenOpened } from "./WhenOpened";
 import type { Act } from "./act";
 
 interface Props {
@@ -23,15 +25,17 @@ interface Props {
   title: string;
   /** Whether a turn runs. */
   busy: boolean;
-  /** Whether the key may change the session. */
-  mayChange: boolean;
   act: Act;
 }
 
-export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, mayChange, act }: Props) {
+export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, act }: Props) {
   const [showsOutput, setShowsOutput] = useState(false);
   const [renames, setRenames] = useState(false);
   const [begins, setBegins] = useState(false);
+  const [shares, setShares] = useState(false);
+  const mayPrompt = useMay(client, "prompt", "prompt");
+  const mayOwn = useMay(client, "prompt", "own");
+  const seesOutput = useMay(client, "read", "own");
   const exportMarkdown = async () => download(`${fileName(title)}.md`, "text/markdown", toMarkdown(await wholeLog(), title));
   const exportJson = async () => {
     const events = await client.allEvents(sessionId);
@@ -47,41 +51,28 @@ export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, may
             close();
             void act(action);
           };
+          // The dialog returns the focus to the button of the menu.
+          const open = (show: (shows: true) => void) => {
+            close();
+            show(true);
+          };
           return (
             <>
               <CopyButton text={location.href} label={strings.session.copyLink} />
               <Entry onChoose={() => choose(exportMarkdown)}>{strings.session.saveMarkdown}</Entry>
               <Entry onChoose={() => choose(exportJson)}>{strings.session.saveJson}</Entry>
-              <Entry
-                onChoose={() => {
-                  // The dialog returns the focus to the button of the menu.
-                  close();
-                  setShowsOutput(true);
-                }}
-              >
-                {strings.common.outputOfAgent}
-              </Entry>
-              {mayChange && (
+              <Entry onChoose={() => open(setShares)}>{mayOwn ? strings.sharing.share : strings.sharing.people}</Entry>
+              {seesOutput && <Entry onChoose={() => open(setShowsOutput)}>{strings.common.outputOfAgent}</Entry>}
+              {mayOwn && <Entry onChoose={() => open(setRenames)}>{strings.session.rename}</Entry>}
+              {mayPrompt && (
                 <>
-                  <Entry
-                    onChoose={() => {
-                      close();
-                      setRenames(true);
-                    }}
-                  >
-                    {strings.session.rename}
-                  </Entry>
                   <hr className="popover-line" />
-                  <Entry disabled={busy} onChoose={() => choose(fork)}>
-                    {strings.session.fork}
-                  </Entry>
-                  <Entry
-                    disabled={busy}
-                    onChoose={() => {
-                      close();
-                      setBegins(true);
-                    }}
-                  >
+                  {mayOwn && (
+                    <Entry disabled={busy} onChoose={() => choose(fork)}>
+                      {strings.session.fork}
+                    </Entry>
+                  )}
+                  <Entry disabled={busy} onChoose={() => open(setBegins)}>
                     {strings.session.newConversation}
                   </Entry>
                   {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>{strings.session.close}</Entry>}
@@ -91,6 +82,7 @@ export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, may
           );
         }}
       </Popover>
+      {shares && <WhenOpened>{({ ShareDialog }) => <ShareDialog client={client} sessionId={sessionId} mayShare={mayOwn} onClose={() => setShares(false)} />}</WhenOpened>}
       {renames && <RenameDialog title={title} onClose={() => setRenames(false)} onRename={(given) => act(() => client.renameSession(sessionId, given))} />}
       {begins && <NewConversationDialog onClose={() => setBegins(false)} onBegin={() => act(() => client.beginConversation(sessionId))} />}
       {showsOutput && <AgentOutput client={client} sessionId={sessionId} onClose={() => setShowsOutput(false)} />}

@@ -17,14 +17,16 @@ interface Props {
   /** It has activity that nobody has seen in this browser. */
   unread: boolean;
   title: string;
-  /** Whether the key may change sessions. */
+  /** The user that shares the session, or null. */
+  owner: string | null;
+  /** Whether the user may rename and delete the session. */
   mayChange: boolean;
   onNavigate(): void;
   onRename(title: string): void;
   onDelete(): void;
 }
 
-export function SessionRow({ session, current, unread, title, mayChange, onNavigate, onRename, onDelete }: Props) {
+export function SessionRow({ session, current, unread, title, owner, mayChange, onNavigate, onRename, onDelete }: Props) {
   const [form, setForm] = useState<"rename" | "delete" | null>(null);
   const close = () => setForm(null);
   const mark = sessionMark(session, unread);
@@ -52,7 +54,9 @@ export function SessionRow({ session, current, unread, title, mayChange, onNavig
               <SessionStateMark mark={mark} />
               {mark.word !== null && " · "}
               <span className="session-about">
-                <Ago time={session.lastActivityAt} /> · {session.agent}
+                {owner !== null && `${owner} · `}
+                <Ago time={session.lastActivityAt} />
+                {owner === null && ` · ${session.agent}`}
               </span>
             </span>
           </a>

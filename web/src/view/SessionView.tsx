@@ -2,8 +2,8 @@
 
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
 import { flushSync } from "react-dom";
-import { blocksText, type GatewayClient, type SessionFeed, type SharedConnection, openRequests, runningTurn, type SessionLog } from "@acp-gateway/client";
-import { visible } from "@acp-gateway/client/read";
+import { type ApiProblem, blocksText, type GatewayClient, type SessionFeed, type SharedConnection, openRequests, runningTurn, type SessionLog } from "@acp-gateway/client";
+import { lookup, visible } from "@acp-gateway/client/read";
 import { useSession, useSessionState } from "@acp-gateway/react";
 import { accepts } from "../model/attachments";
 import { useDraft } from "../model/draft";
@@ -11,8 +11,9 @@ import { folderName } from "../model/folders";
 import { panelChoice, togglePanel } from "../model/panelTab";
 import type { LineComment } from "../model/review";
 import { promptTitle } from "../model/words";
-import { useMay } from "../model/rights";
+import { useMay, useMissing } from "../model/rights";
 import { seen } from "../model/seen";
+import type { OpenAccess } from "../model/sharing";
 import { strings } from "../strings";
 import type { Act } from "./act";
 import { Announcer } from "./Announcer";
@@ -44,6 +45,8 @@ interface Props {
   /** The turn that the address names. */
   turn: string | null;
   menu: ReactNode;
+  /** What another user shares. Null for a session of the user. */
+  shared: OpenAccess | null;
   /** Called with the session's title when something changed that the list shows too. */
   onActivity(title: string): void;
 }
@@ -55,7 +58,7 @@ export function SessionView(props: Props) {
   return feed ? <Followed {...props} feed={feed} seenUntil={seenUntil} /> : null;
 }
 
-function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
+function Followed({ client, sessionId, turn, menu, shared, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
   const shown = useSessionState(feed);
   const { log, connection, caughtUp, earlier } = shown;
   const reached = useReached(connection);
@@ -65,8 +68,9 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
   const [isLate, setIsLate] = useState(false);
   const [comments, setComments] = useState<LineComment[]>([]);
   const [draft, setDraft] = useDraft(sessionId);
-  const mayPrompt = useMay(client, "prompt");
-  const mayApprove = useMay(client, "approve");
+  const prompts = useMissing(client, "prompt", "prompt");
+  const approves = useMissing(client, "approve", "approve");
+  const [mayPrompt, mayApprove] = [prompts === null, approves === null];
   const mayFiles = useMay(client, "files");
   const running = runningTurn(log);
   const sent = useMemo(() => log.turns.map((turn) => blocksText(turn.prompt)).filter((text) => text !== ""), [log.turns]);
@@ -159,6 +163,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               {menu}
               <div className="bar-words">
                 <h1 className="bar-title" dir="auto">{title}</h1>
+                {shared?.access && !refused && <p className="bar-shared">{strings.sharing.by(shared.owner ?? "", lookup(strings.sharing.youCan, shared.access) ?? "")}</p>}
                 {folder !== null && log.cwd !== null && (
                   <p className="bar-meta" title={visible(log.cwd)}>
                     <Icon name="folder" />
@@ -173,7 +178,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   <span className="hidden">{strings.session.panel}</span>
                 </button>
               )}
-              {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} wholeLog={wholeLog} title={title} busy={running !== null} mayChange={mayPrompt} act={act} />}
+              {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} wholeLog={wholeLog} title={title} busy={running !== null} act={act} />}
             </header>
             <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
             <Transcript
@@ -193,12 +198,12 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
             />
             <footer className="dock">
               {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} mayChange={mayPrompt} act={act} onLate={keepChange} />}
-              {!gone && (
+              {!gone && !refused && (
                 <Boundary key={requests[0]?.requestId ?? ""}>
-                  <fieldset className="answers" disabled={!mayApprove}>
+                  <fieldset className={approves === "access" ? "answers unanswerable" : "answers"} disabled={!mayApprove}>
                     <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={mayApprove ? act : refuse} onAnswer={answeredHere} />
                   </fieldset>
-                  {!mayApprove && requests.length > 0 && <p className="dock-note">{strings.key.mayNotAnswer}</p>}
+                  {!mayApprove && requests.length > 0 && <p className="dock-note">{approves === "access" ? strings.sharing.mayNotAnswer : strings.key.mayNotAnswer}</p>}
                 </Boundary>
               )}
               {elsewhere && <Elsewhere request={elsewhere} onDismiss={dismiss} />}
@@ -216,7 +221,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                 </div>
               )}
               {gone || refused ? (
-                <Gone gone={gone} error={refused ? connection.error : null} mayStart={mayPrompt} />
+                <Gone client={client} gone={gone} wasShown={isKnown} error={refused ? connection.error : null} />
               ) : log.closed ? (
                 <div className="closed">
                   <p>{strings.session.closed}</p>
@@ -228,7 +233,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                 </div>
               ) : !mayPrompt ? (
                 <div className="closed">
-                  <p>{strings.key.mayNotPrompt}</p>
+                  <p>{prompts === "access" ? strings.sharing.mayNotPrompt : strings.key.mayNotPrompt}</p>
                 </div>
               ) : (
                 <Composer
@@ -288,10 +293,19 @@ function Hints({ asks, queues, hasCommands, hasFiles }: { asks: boolean; queues:
   );
 }
 
-function Gone({ gone, error, mayStart }: { gone: boolean; error: unknown; mayStart: boolean }) {
+interface GoneProps {
+  client: GatewayClient;
+  gone: boolean;
+  /** Whether the page has shown the session before. */
+  wasShown: boolean;
+  error: ApiProblem | null;
+}
+
+function Gone({ client, gone, wasShown, error }: GoneProps) {
+  const mayStart = useMay(client, "prompt");
   return (
     <div className="closed">
-      {gone ? <p>{strings.session.deleted}</p> : <ProblemNote error={error} />}
+      {gone ? <p>{strings.session.deleted}</p> : wasShown && error?.status === 404 ? <p role="alert">{strings.sharing.lost}</p> : <ProblemNote error={error} />}
       {mayStart && (
         <a className="button" href="#/">
           {strings.session.startNew}

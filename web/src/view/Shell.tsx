@@ -1,11 +1,14 @@
 // The page around a session: the list beside it, the start page when none is open.
 
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { type GatewayClient, known, type SharedConnection } from "@acp-gateway/client";
 import { noticesAreOn, useNotices } from "../model/notices";
 import { goTo, isEmbedded, sessionHref, useRoute } from "../model/route";
 import { togglePanel } from "../model/panelTab";
+import { SessionAccess } from "../model/rights";
 import { seen } from "../model/seen";
+import { useOpenAccess } from "../model/sharing";
+import { useAbout } from "../model/useAbout";
 import { strings } from "../strings";
 import { useSessions } from "@acp-gateway/react";
 import { onEscape } from "./escape";
@@ -15,6 +18,8 @@ import { useShortcuts } from "./shortcuts";
 import { Sidebar } from "./Sidebar";
 import { StartPage } from "./StartPage";
 import { WhenOpened } from "./WhenOpened";
+
+const SHARED = { shared: true };
 
 interface Props {
   client: GatewayClient;
@@ -26,11 +31,15 @@ interface Props {
 export function Shell({ client, hub, onForget }: Props) {
   const route = useRoute();
   const embedded = isEmbedded();
-  const list = useSessions(client, { connection: hub, whileHidden: noticesAreOn });
+  const user = useAbout(client)?.principal.id ?? null;
+  const list = useSessions(client, { connection: hub, user, whileHidden: noticesAreOn });
+  const shared = useSessions(client, { connection: hub, user, query: SHARED });
   const [drawer, setDrawer] = useState(false);
   const [openTitle, setOpenTitle] = useState<string | null>(null);
   const open = route.page === "session" ? route.sessionId : null;
   const { refresh, sessions } = list;
+  const all = useMemo(() => sessions && [...sessions, ...(shared.sessions ?? [])], [sessions, shared.sessions]);
+  const access = useOpenAccess(client, user, open, all && all.find((session) => session.sessionId === open));
   useNotices(sessions);
   const [help, setHelp] = useState(false);
   useShortcuts({
@@ -53,16 +62,16 @@ export function Shell({ client, hub, onForget }: Props) {
 
   // A session that a person looks at is seen.
   useEffect(() => {
-    if (!sessions) return;
-    seen.begin(sessions);
+    if (!all) return;
+    seen.begin(all);
     const look = () => {
-      const shown = document.hidden ? undefined : sessions.find((session) => session.sessionId === open);
+      const shown = document.hidden ? undefined : all.find((session) => session.sessionId === open);
       if (shown) seen.mark(shown.sessionId, shown.lastActivityAt);
     };
     look();
     document.addEventListener("visibilitychange", look);
     return () => document.removeEventListener("visibilitychange", look);
-  }, [sessions, open]);
+  }, [all, open]);
 
   const changed = useCallback(
     (title: string) => {
@@ -88,6 +97,8 @@ export function Shell({ client, hub, onForget }: Props) {
         <Sidebar
           client={client}
           list={list}
+          shared={shared}
+          access={access.access}
           route={route}
           open={open}
           openTitle={openTitle}
@@ -106,7 +117,18 @@ export function Shell({ client, hub, onForget }: Props) {
         ) : route.page === "admin" ? (
           <WhenOpened>{({ AdminPage }) => <AdminPage client={client} section={route.section} menu={menu} />}</WhenOpened>
         ) : open ? (
-          <SessionView key={open} client={client} hub={hub} sessionId={open} turn={route.page === "session" ? route.turn : null} menu={menu} onActivity={changed} />
+          <SessionAccess value={access.access}>
+            <SessionView
+              key={`${open} ${access.visit}`}
+              client={client}
+              hub={hub}
+              sessionId={open}
+              turn={route.page === "session" ? route.turn : null}
+              menu={menu}
+              shared={access.owner === user ? null : access}
+              onActivity={changed}
+            />
+          </SessionAccess>
         ) : (
           <StartPage client={client} menu={menu} sessions={list.sessions} onCreated={list.refresh} />
         )}

@@ -1,9 +1,9 @@
 // The list of sessions in groups, newest first, and the settings of the page.
 
 import { useState, useSyncExternalStore } from "react";
-import { type GatewayClient, known, type SessionSummary as Session } from "@acp-gateway/client";
+import { type Access, type GatewayClient, known, type SessionSummary as Session } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
-import { grouped, matches } from "../model/groups";
+import { grouped, matches, withShared } from "../model/groups";
 import { useMay } from "../model/rights";
 import { ADMIN_HREF, goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";
 import { seen } from "../model/seen";
@@ -18,9 +18,16 @@ import { moveFocus, SessionSearch } from "./SessionSearch";
 import { Settings } from "./Settings";
 import { useProblem } from "./useProblem";
 
+/** More sessions of others are shown on request, so that they do not hide the person's own. */
+const SHARED = 5;
+
 interface Props {
   client: GatewayClient;
   list: SessionList;
+  /** The sessions that others share with the user. */
+  shared: SessionList;
+  /** The access to the open session. */
+  access: Access | null;
   route: Route;
   open: string | null;
   /** The title of the open session in its view. The agent may set it only at the end of a turn. */
@@ -32,7 +39,7 @@ interface Props {
   onHelp(): void;
 }
 
-export function Sidebar({ client, list, route, open, openTitle, onForget, onNavigate, onSearch, onHelp }: Props) {
+export function Sidebar({ client, list, shared, access, route, open, openTitle, onForget, onNavigate, onSearch, onHelp }: Props) {
   const [error, setError] = useProblem(list.sessions);
   const mayPrompt = useMay(client, "prompt");
   const mayAdmin = useMay(client, "admin");
@@ -41,7 +48,11 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
   const now = useNow(GROUP_STEP_MS);
   const titleOf = (session: Session) =>
     visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? strings.common.untitled);
-  const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];
+  const fits = (session: Session) => matches({ ...session, title: titleOf(session) }, search.trim());
+  const found = list.sessions?.filter(fits) ?? [];
+  const foundShared = shared.sessions?.filter(fits) ?? [];
+  const [showsAll, setShowsAll] = useState(false);
+  const shownShared = showsAll || search !== "" ? foundShared : foundShared.filter((session, place) => place < SHARED || session.sessionId === open);
 
   const waiting = list.sessions?.filter((session) => known(session.state) === "waiting").length ?? 0;
 
@@ -54,6 +65,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
       setError(reason);
     }
     list.refresh();
+    shared.refresh();
   }
 
   return (
@@ -90,13 +102,13 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
       </div>
       {error !== null && <ProblemNote error={error} />}
       {list.error !== null && list.sessions === null && <ProblemNote error={list.error} />}
-      {list.sessions !== null && found.length === 0 && (
+      {list.sessions !== null && found.length + foundShared.length === 0 && (
         <p className="sidebar-empty" role="status">
-          {list.sessions.length === 0 ? strings.sidebar.noSessions : strings.sidebar.noMatch}
+          {search === "" ? strings.sidebar.noSessions : strings.sidebar.noMatch}
         </p>
       )}
       <div className="session-groups" onKeyDown={moveFocus}>
-        {grouped(found, now).map((group) => (
+        {withShared(grouped(found, now), shownShared).map((group) => (
           <section key={group.name} aria-label={group.name}>
             <h2 className="session-group">
               {group.name}
@@ -110,7 +122,8 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
                   current={session.sessionId === open}
                   unread={session.sessionId !== open && seen.isUnread(session)}
                   title={titleOf(session)}
-                  mayChange={mayPrompt}
+                  owner={group.name === strings.sharing.withMe ? session.owner : null}
+                  mayChange={mayPrompt && (group.name !== strings.sharing.withMe || (session.sessionId === open && access === "own"))}
                   onNavigate={() => {
                     setSearch("");
                     onNavigate();
@@ -120,6 +133,11 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
                 />
               ))}
             </ul>
+            {group.name === strings.sharing.withMe && shownShared.length < foundShared.length && (
+              <button className="link-button" type="button" onClick={() => setShowsAll(true)}>
+                {strings.common.showMore}
+              </button>
+            )}
           </section>
         ))}
       </div>

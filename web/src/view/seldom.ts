@@ -5,4 +5,5 @@ export { AdminPage } from "./admin/AdminPage";
 export { AgentSessions } from "./AgentSessions";
 export { InboxPage } from "./InboxPage";
 export { KeyboardHelp } from "./KeyboardHelp";
+export { ShareDialog } from "./ShareDialog";
 export { TasksPage } from "./TasksPage";

@@ -50,6 +50,8 @@ export interface SessionQuery extends SessionFilter, PageQuery {
   search?: string | undefined;
   /** Whether the list contains the sessions of tasks. */
   tasks?: boolean | undefined;
+  /** Lists the sessions that others share with the user, in place of the user's own sessions. */
+  shared?: boolean | undefined;
 }
 
 export interface TaskQuery extends PageQuery {
@@ -169,8 +171,8 @@ export class GatewayClient extends SessionRoutes {
 
   /** Sessions, the latest activity first, in pages of 50. */
   sessions(query: SessionQuery = {}, call: CallOptions = {}): Promise<SessionPage> {
-    const { search, tasks, cursor, limit } = query;
-    return this.http.call("sessions", { ...call, query: { ...filters(query), q: search, tasks, cursor, limit } });
+    const { search, tasks, shared, cursor, limit } = query;
+    return this.http.call("sessions", { ...call, query: { ...filters(query), q: search, tasks, shared, cursor, limit } });
   }
 
   /**

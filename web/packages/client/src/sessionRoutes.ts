@@ -4,12 +4,14 @@ import type { ConfigOption, SessionModes } from "./acp.js";
 import type { EventPage } from "./event.js";
 import type { CallOptions, ConditionalCall, Http, RepeatableCall, Request, WaitingCall } from "./http.js";
 import type {
+  Access,
   Answer,
   Cancelled,
   ElicitationAnswer,
   FileChangeList,
   FileChangeText,
   FilePage,
+  Grant,
   NewPrompt,
   PendingRequest,
   PermissionAnswer,
@@ -20,6 +22,7 @@ import type {
   RpcCall,
   Session,
   SessionChange,
+  SessionGrants,
   TerminalPage,
   TerminalWindow,
   Transcript,
@@ -95,6 +98,24 @@ export class SessionRoutes {
   /** A new session with the history of this one. 501 if the agent cannot; 409 during a turn. */
   fork(session: string, call: RepeatableCall = {}): Promise<Session> {
     return this.#post(session, "fork", call);
+  }
+
+  /** The owner of a session, and the access of others. */
+  grants(session: string, call: CallOptions = {}): Promise<SessionGrants> {
+    return this.http.call(`${below(session)}/grants`, { ...call });
+  }
+
+  /**
+   * Gives a user (`user:NAME`) or all users of the tenant (`tenant`) access to the session, in place of their earlier grant. Needs the
+   * access `own`. 422 for a name without a key; 409 `last_owner` for the owner; 403 if the key has fewer scopes than it gives.
+   */
+  grant(session: string, grantee: string, access: Access, call: CallOptions = {}): Promise<Grant> {
+    return this.http.call(grantPath(session, grantee), { ...call, method: "PUT", body: { access } });
+  }
+
+  /** Takes a grant back. The streams of users without another grant end at once. */
+  revokeGrant(session: string, grantee: string, call: CallOptions = {}): Promise<void> {
+    return this.http.call(grantPath(session, grantee), { ...call, method: "DELETE" });
   }
 
   /**
@@ -292,6 +313,10 @@ export class SessionRoutes {
 
 function below(session: string): string {
   return `sessions/${encodeURIComponent(session)}`;
+}
+
+function grantPath(session: string, grantee: string): string {
+  return `${below(session)}/grants/${encodeURIComponent(grantee)}`;
 }
 
 /** An absolute path begins with `%2F`, because a proxy may merge slashes. */

@@ -47,6 +47,13 @@ export interface SessionPage extends Omit<Open<Schemas["SessionList"]>, "session
 }
 /** A title, and members of the metadata: at most 64 members and 64 KiB of JSON. Null removes a member. */
 export type SessionChange = Schemas["SessionPatch"];
+/** What a user may do with a session. Each level includes the ones before it. */
+export type Access = Schemas["KnownAccess"];
+export interface Grant extends Open<Schemas["Grant"]> {}
+/** The owner of a session, and the access of others. */
+export interface SessionGrants extends Omit<Open<Schemas["SessionGrants"]>, "grants"> {
+  grants: Grant[];
+}
 export interface BulkResults extends Open<Schemas["BulkResults"]> {}
 export interface Transcript extends Open<Schemas["Transcript"]> {}
 

@@ -105,6 +105,13 @@ test.each([
   expect(run.states.at(-1)).toMatchObject({ state: "refused", error: { status, problem: { code } } });
 });
 
+test("a stream of a session that the user may no longer read ends", async () => {
+  const run = follow([stream(frame(1), mark("ready"), mark("problem", { problem: { code: "not_found", title: "Not found" } }))]);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(run.opened).toHaveLength(1);
+  expect(run.states.at(-1)).toMatchObject({ state: "refused", error: { status: 404, problem: { code: "not_found" } } });
+});
+
 test("a position moves the cursor and is no event", async () => {
   const position = `id: k3-9\nevent: position\ndata: ${JSON.stringify({ id: "k3-9", type: "position", time: "" })}\n\n`;
   const run = follow([stream(frame(1), mark("ready"), position)]);

@@ -69,7 +69,7 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.signIn("a", "m");
   await client.signOut("a");
   await client.folders("/w", page);
-  await client.sessions({ ...filter, ...page, search: "x", tasks: true });
+  await client.sessions({ ...filter, ...page, search: "x", tasks: true, shared: true });
   await client.createSession({ agent: "a", prompt: "Hello", attachments: [{ path: "x" }], modeId: "m", config: { o: true } }, once);
   await client.closeSessions(filter, page);
   await client.deleteSessions(filter, page);
@@ -86,6 +86,9 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.beginConversation("s");
   await client.close("s");
   await client.fork("s", once);
+  await client.grants("s");
+  await client.grant("s", "user:bob@example.org", "prompt");
+  await client.revokeGrant("s", "tenant");
   await client.prompt("s", "Hello", { ...once, waitSeconds: 1 });
   await client.promptStream("s", { prompt: "Hello", attachments: [{ path: "x" }] }, once);
   await client.prompts("s", page);

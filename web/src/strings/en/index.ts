@@ -13,6 +13,7 @@ export * as questions from "./questions";
 export * as queue from "./queue";
 export * as requests from "./requests";
 export * as session from "./session";
+export * as sharing from "./sharing";
 export * as sidebar from "./sidebar";
 export * as signin from "./signin";
 export * as start from "./start";

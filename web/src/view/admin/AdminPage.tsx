@@ -2,7 +2,7 @@
 
 import type { ComponentType, ReactNode } from "react";
 import type { GatewayClient } from "@acp-gateway/client";
-import { permits } from "../../model/rights";
+import { missing } from "../../model/rights";
 import { ADMIN_HREF, ADMIN_SECTIONS, type AdminSection } from "../../model/route";
 import { useAbout } from "../../model/useAbout";
 import { strings } from "../../strings";
@@ -36,12 +36,12 @@ export function AdminPage({ client, section, menu }: { client: GatewayClient; se
   const about = useAbout(client);
   return (
     <Page title={strings.admin.title} menu={menu} className="tasks admin">
-      {about !== null && !permits(about, "admin") && (
+      {about !== null && missing(about, "admin") !== null && (
         <p>
           <Words text={strings.key.mayNotManage} />
         </p>
       )}
-      {permits(about, "admin") && <Sections client={client} section={section} />}
+      {missing(about, "admin") === null && <Sections client={client} section={section} />}
     </Page>
   );
 }

@@ -5,6 +5,7 @@ import { type FileChange, type FileChangeText, type GatewayClient, known } from 
 import { visible } from "@acp-gateway/client/read";
 import { type DiffLine, type Hunk, hunksOf, textOf, withoutHunk } from "../../model/diff";
 import type { LineComment } from "../../model/review";
+import { useMay } from "../../model/rights";
 import { strings } from "../../strings";
 import { Line } from "../DiffLine";
 import { Icon } from "../Icon";
@@ -23,12 +24,14 @@ interface Props {
   startsOpen: boolean;
   act: Act;
   comments: LineComment[];
+  /** Whether the user may send the comments. */
+  mayComment: boolean;
   onComment(comment: LineComment): void;
   onRemove(key: string): void;
   onReverted(): void;
 }
 
-export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, comments, onComment, onRemove, onReverted }: Props) {
+export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, comments, mayComment, onComment, onRemove, onReverted }: Props) {
   const [open, setOpen] = useState(startsOpen);
   const [text, setText] = useState<FileChangeText | null>(null);
   const [error, setError] = useState<unknown>(null);
@@ -36,6 +39,7 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
   const [asks, setAsks] = useState(false);
   const opener = useRef<HTMLButtonElement>(null);
   const isNew = known(file.kind) === "added";
+  const mayRevert = useMay(client, "files", "prompt");
   const shows = open && !file.binary && !file.tooLarge;
 
   useEffect(() => {
@@ -77,22 +81,24 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
             {file.additions !== null && <span className="diff-plus">+{file.additions}</span>} {file.deletions !== null && <span className="diff-minus">−{file.deletions}</span>}
           </span>
         </button>
-        <Popover button={<Icon name="more" />} className="icon-button" label={strings.panel.moreAbout(visible(file.path))} name={strings.panel.thisFile} side="right">
-          {(close) => (
-            <button
-              className="link-button"
-              type="button"
-              onClick={() => {
-                close();
-                // A deleted file returns without a loss.
-                if (known(file.kind) === "deleted") void act(revert);
-                else setAsks(true);
-              }}
-            >
-              <Icon name="undo" /> {isNew ? strings.panel.deleteNewFile : strings.panel.revertFile}
-            </button>
-          )}
-        </Popover>
+        {mayRevert && (
+          <Popover button={<Icon name="more" />} className="icon-button" label={strings.panel.moreAbout(visible(file.path))} name={strings.panel.thisFile} side="right">
+            {(close) => (
+              <button
+                className="link-button"
+                type="button"
+                onClick={() => {
+                  close();
+                  // A deleted file returns without a loss.
+                  if (known(file.kind) === "deleted") void act(revert);
+                  else setAsks(true);
+                }}
+              >
+                <Icon name="undo" /> {isNew ? strings.panel.deleteNewFile : strings.panel.revertFile}
+              </button>
+            )}
+          </Popover>
+        )}
       </div>
       {asks && (
         <ConfirmRevert
@@ -109,7 +115,7 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
       )}
       {open && (file.binary || file.tooLarge) && <p className="comment panel-empty">{file.binary ? strings.panel.noText : strings.panel.tooLarge}</p>}
       {shows && error !== null && <ProblemNote error={error} />}
-      {shows && text && <Hunks text={text} path={file.path} comments={comments} onComment={onComment} onRemove={onRemove} onRevert={(hunk) => void revertHunk(hunk)} />}
+      {shows && text && <Hunks text={text} path={file.path} comments={comments} mayComment={mayComment} onComment={onComment} onRemove={onRemove} onRevert={mayRevert ? (hunk) => void revertHunk(hunk) : null} />}
     </section>
   );
 }
@@ -138,12 +144,14 @@ interface HunksProps {
   text: FileChangeText;
   path: string;
   comments: LineComment[];
+  mayComment: boolean;
   onComment(comment: LineComment): void;
   onRemove(key: string): void;
-  onRevert(hunk: Hunk): void;
+  /** Null if the user may not change files of the session. */
+  onRevert: ((hunk: Hunk) => void) | null;
 }
 
-function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksProps) {
+function Hunks({ text, path, comments, mayComment, onComment, onRemove, onRevert }: HunksProps) {
   const hunks = useMemo(() => hunksOf(text.oldText, text.newText), [text]);
   const [asks, setAsks] = useState<string | null>(null);
   const pressed = useRef<HTMLElement>(null);
@@ -156,16 +164,18 @@ function Hunks({ text, path, comments, onComment, onRemove, onRevert }: HunksPro
     <div key={hunk.start} className="hunk">
       <div className="hunk-head">
         <span>{strings.panel.lineNumber(hunk.start)}</span>
-        <button className="link-button" type="button" onClick={() => onRevert(hunk)}>
-          {strings.panel.revert}
-        </button>
+        {onRevert && (
+          <button className="link-button" type="button" onClick={() => onRevert(hunk)}>
+            {strings.panel.revert}
+          </button>
+        )}
       </div>
       <div className="diff-lines">
         {hunk.lines.map((line, index) => {
           const place = placeOf(line);
           return (
             <div key={index}>
-              <button className="line-comment" type="button" title={strings.panel.commentOnLine} aria-expanded={asks === place} onClick={(event) => {
+              <button className="line-comment" type="button" title={strings.panel.commentOnLine} disabled={!mayComment} aria-expanded={asks === place} onClick={(event) => {
                   pressed.current = event.currentTarget;
                   setAsks(asks === place ? null : place);
                 }}

@@ -4,6 +4,7 @@
 import { type Dispatch, type SetStateAction, useCallback, useContext, useEffect, useState } from "react";
 import { type FileChangeList, type GatewayClient, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { type LineComment, reviewMessage } from "../../model/review";
+import { useMay } from "../../model/rights";
 import { clock } from "../../model/words";
 import { strings } from "../../strings";
 import { Icon } from "../Icon";
@@ -29,6 +30,7 @@ export function ChangesPane({ client, sessionId, log, act, comments, onComments,
   const [list, setList] = useState<FileChangeList | null>(null);
   const [error, setError] = useState<unknown>(null);
   const reached = useContext(Reached);
+  const mayComment = useMay(client, "prompt", "prompt");
   const [loads, setLoads] = useState(0);
   const reload = useCallback(() => setLoads((before) => before + 1), []);
   const running = runningTurn(log) !== null;
@@ -68,7 +70,7 @@ export function ChangesPane({ client, sessionId, log, act, comments, onComments,
       {error !== null && <ProblemNote error={error} />}
       {!list.complete && list.reason !== null && <p className="note note-warning">{list.reason}</p>}
       {list.files.length === 0 && <p className="panel-empty">{strings.panel.nothingChanged}</p>}
-      {list.files.length > 0 && comments.length === 0 && <p className="panel-empty">{strings.panel.howToComment}</p>}
+      {list.files.length > 0 && comments.length === 0 && mayComment && <p className="panel-empty">{strings.panel.howToComment}</p>}
       {list.files.map((file, index) => (
         <ChangedFile
           key={file.path}
@@ -79,6 +81,7 @@ export function ChangesPane({ client, sessionId, log, act, comments, onComments,
           startsOpen={index === 0}
           act={act}
           comments={comments.filter((comment) => comment.path === file.path)}
+          mayComment={mayComment}
           onComment={(comment) => onComments((before) => [...before, comment])}
           onRemove={(key) => onComments((before) => before.filter((comment) => comment.key !== key))}
           onReverted={reload}

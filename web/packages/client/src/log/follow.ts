@@ -5,6 +5,7 @@ import { backoff } from "./backoff.js";
 import { SseParser } from "./sse.js";
 import { ApiProblem, problemOf, Unreachable } from "../problem.js";
 import { type LogEvent, parseEvent } from "../event.js";
+import { known } from "../open.js";
 import type { Problem } from "../types.js";
 
 export type Connection =
@@ -139,6 +140,8 @@ export class Follower {
       return { kind: "again", reason: "The gateway is restarting.", afterMs };
     } else if (event.type === "problem") {
       const problem = event["problem"] as Problem;
+      // The session was deleted, or the access of the user was taken back.
+      if (known(problem.code) === "not_found") return { kind: "end", connection: { state: "refused", error: new ApiProblem(404, problem) } };
       const words = problem.detail ?? problem.title ?? problem.code;
       const seconds = problem.retryAfterSeconds;
       return { kind: "again", reason: words, ...(seconds ? { afterMs: seconds * 1000 } : {}) };
