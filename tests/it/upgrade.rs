@@ -21,7 +21,7 @@ use crate::support::{Gateway, History, Random, figure};
 
 /// Names the previous gateway.
 const PREVIOUS: &str = "ACP_GATEWAY_TEST_PREVIOUS";
-const PREVIOUS_FORMAT: i32 = 5;
+const PREVIOUS_FORMAT: i32 = 6;
 /// How much clients see from each build, and for how long at most.
 const EVENTS: u64 = 10_000;
 const LIFE: Duration = Duration::from_secs(30);
