@@ -340,7 +340,7 @@ async fn other_keys_read_neither_keys_nor_diagnostics() {
 }
 
 /// Creates a link key with the command beside the gateway.
-fn link_key(gateway: &Gateway) -> String {
+pub(crate) fn link_key(gateway: &Gateway) -> String {
     let mut link = command(gateway_program());
     link.env_clear()
         .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)

@@ -1,4 +1,4 @@
-//! What a user cannot do with a low access, or no longer.
+//! Requests of users whose access is too low, or has ended.
 
 use futures_util::{Stream, StreamExt as _, stream};
 use reqwest::{Body, Method};

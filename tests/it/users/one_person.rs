@@ -4,24 +4,14 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::{LIMITS, User, sorted};
-use crate::support::gateway::{KEY, KEY_RELOAD_INTERVAL, NO_CONFIG_FILE, command};
-use crate::support::places::gateway_program;
+use crate::admin::link_key;
+use crate::support::gateway::KEY;
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Answer, Gateway, Setup};
 
 /// The user of the key that `acp-gateway link` prints.
 fn link(gateway: &Gateway) -> User<'_> {
-    let mut link = command(gateway_program());
-    link.env_clear()
-        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
-        .env(KEY_RELOAD_INTERVAL.0, KEY_RELOAD_INTERVAL.1)
-        .env("ACP_GATEWAY_DATA", gateway.path("data"))
-        .arg("link");
-    let output = link.output().expect("the binary was built");
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).expect("text");
-    let key = text.trim_end().split_once("#key=").expect("a link").1;
-    let key = key.to_owned();
+    let key = link_key(gateway);
     User { gateway, key }
 }
 

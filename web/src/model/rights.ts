@@ -1,5 +1,5 @@
-// What a person may do here: the scopes of the key, and the access to the shown session. The page offers only actions that the gateway
-// accepts.
+// The rights of the person: the scopes of the key, and the access to the session that the page shows. The page offers only actions
+// that the gateway accepts.
 
 import { createContext, useContext } from "react";
 import type { About, Access, GatewayClient, Known } from "@acp-gateway/client";

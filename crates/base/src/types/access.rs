@@ -8,7 +8,7 @@ use strum::IntoStaticStr;
 use super::clock::Timestamp;
 use super::principal::{Scope, UserId, is_name};
 
-/// What a user may do with a session. Each level includes the ones before it.
+/// The level of access of a user to a session. Each level includes the ones before it.
 #[derive(
     serde::Serialize,
     serde::Deserialize,

@@ -41,7 +41,7 @@ pub struct Session {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub owner: Option<String>,
-    /// What the user of this request may do with the session. Absent in events.
+    /// The access of the user of this request to the session. Absent in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub access: Option<Access>,

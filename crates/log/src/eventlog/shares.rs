@@ -1,16 +1,17 @@
-//! The grants of all shared sessions, in memory: about 200 bytes for each grant. Each change is in the store before it is here.
+//! The grants of all shared sessions, in memory. Each change is in the store before it is here.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use base::shutdown::lock_or_abort;
 use base::types::{Access, Grant, Grantee, SessionId, Tenant, UserId};
 
-/// A session that has grants.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A session that has grants. The store has the same form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedSession {
     pub owner: UserId,
     pub grants: Vec<Grant>,
@@ -28,7 +29,7 @@ impl SharedSession {
             })
     }
 
-    /// The highest access of the grants for this user. `None` for the owner, who needs no grant.
+    /// The highest access that the grants give to this user. The owner has access without a grant.
     fn access_of(&self, user: &UserId) -> Option<Access> {
         if !self.owner.has_tenant_of(user) {
             return None;

@@ -8,7 +8,7 @@ use serde_json::value::to_raw_value;
 use super::actor::Actor;
 use super::error::{GrantError, InputError, NotFound, OwnerGrant, SessionError};
 use super::handle::SessionHandle;
-use super::record::{GrantsRecord, session_key};
+use super::record::session_key;
 use base::types::{Access, Author, Grant, Grantee, SessionId};
 use events::api::SessionGrants;
 use events::event::{AuditEvent, GrantRemoved, GrantSet};
@@ -22,15 +22,14 @@ pub(super) async fn load(log: &EventLog) -> Result<(), ReadError> {
     while let Some(page) = pages.next_raw().await? {
         for (key, value) in &page {
             let session = uuid::Uuid::from_slice(key).map(SessionId::from_uuid);
-            let stored = from_json::<GrantsRecord>(value);
+            let stored = from_json::<SharedSession>(value);
             let (Ok(session), Some(stored)) = (session, stored) else {
                 tracing::error!(
                     "the grants of a session are damaged: nobody but its owner has access"
                 );
                 continue;
             };
-            let GrantsRecord { owner, grants } = stored;
-            log.set_grants(session, SharedSession { owner, grants }, None);
+            log.set_grants(session, stored, None);
         }
     }
     Ok(())
@@ -169,15 +168,14 @@ impl SessionHandle {
         }
         let record = self.query().record().await?;
         let key = session_key(self.id());
-        let owner = owner.clone();
-        let mut records = if grants.is_empty() {
+        let shared = SharedSession {
+            owner: owner.clone(),
+            grants,
+        };
+        let mut records = if shared.grants.is_empty() {
             Records::default().delete(Table::Grant, key)
         } else {
-            let stored = GrantsRecord {
-                owner: owner.clone(),
-                grants: grants.clone(),
-            };
-            Records::default().put(Table::Grant, key, to_json(&stored))
+            Records::default().put(Table::Grant, key, to_json(&shared))
         };
         records.changed.push(audited);
         context.log.write(records).await?;
@@ -185,7 +183,6 @@ impl SessionHandle {
         let summary = to_raw_value(&record.summary(epoch.of_session(self.id())));
         let summary = summary.expect("a summary has string keys");
         let summary = record.is_listed().then(|| Summary::Listed(summary.into()));
-        let shared = SharedSession { owner, grants };
         context.log.set_grants(self.id(), shared, summary);
         if self.log().is_erased() {
             // The session was deleted meanwhile, so nothing else removes its grants.

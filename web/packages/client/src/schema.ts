@@ -4,7 +4,7 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description What a user may do with a session. Each level includes the ones before it. */
+        /** @description The level of access of a user to a session. Each level includes the ones before it. */
         Access: components["schemas"]["KnownAccess"];
         /** @description The request `session/prompt` of a client of `/acp`. The client gets its response at the end of the turn. */
         AcpRequest: {
@@ -1381,7 +1381,7 @@ export interface components {
             type: "key.updated";
         };
         /**
-         * @description What a user may do with a session. Each level includes the ones before it.
+         * @description The level of access of a user to a session. Each level includes the ones before it.
          * @enum {string}
          */
         KnownAccess: "read" | "prompt" | "approve" | "own";
@@ -2469,7 +2469,7 @@ export interface components {
         };
         /** @description A session. The object is the exact state at its `lastEventId`. */
         Session: {
-            /** @description What the user of this request may do with the session. Absent in events. */
+            /** @description The access of the user of this request to the session. Absent in events. */
             access?: components["schemas"]["Access"];
             agent: components["schemas"]["AgentName"];
             /** @description True if a process of the agent holds this session. */

@@ -207,7 +207,7 @@ impl SessionHandle {
         self.for_user(session)
     }
 
-    /// A snapshot with the members that depend on the user who reads it.
+    /// The snapshot with the owner, and with the access of the user of this handle.
     fn for_user(&self, session: Session) -> Result<Session, SessionError> {
         let access = self.access().ok_or(SessionError::NoSuchSession)?;
         Ok(Session {

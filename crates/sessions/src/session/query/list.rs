@@ -34,7 +34,7 @@ impl ListOrder {
         }
     }
 
-    /// The place of a session in the list of a user, who owns it or has it from a grant.
+    /// The sort key of a session in the list of a user. The user owns the session or has a grant.
     fn key(self, user: &UserId, record: &SessionRecord) -> Vec<u8> {
         match self {
             Self::Updated => index_key(user, record.last_activity_at, record.session_id),

@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use crate::transcript::SessionFold;
 use base::types::{
-    AgentName, AppliedIsolation, Epoch, EventId, Grant, GrantedFolders, Principal, PromptId,
-    RequestId, SessionId, Tenant, TerminalId, Timestamp, UserId,
+    AgentName, AppliedIsolation, Epoch, EventId, GrantedFolders, Principal, PromptId, RequestId,
+    SessionId, Tenant, TerminalId, Timestamp, UserId,
 };
 use events::api::{
     AcpRequest, CancelCause, PendingRequest, Prompt, PromptStatus, Resolution, Session,
@@ -138,13 +138,6 @@ pub(super) struct SessionRecordView<'a> {
     pub(super) unfinished: bool,
     #[serde(default)]
     pub(super) task: Option<Uuid>,
-}
-
-/// The grants of a session. A session without grants has no record.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct GrantsRecord {
-    pub(super) owner: UserId,
-    pub(super) grants: Vec<Grant>,
 }
 
 /// The folded state, and the sequence number up to which it is exact.

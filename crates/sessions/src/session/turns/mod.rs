@@ -768,10 +768,14 @@ impl Turns {
 
     /// The prompts that no process has got: those of the queue, and the one that waits for a process.
     pub(super) fn unsent(&self) -> Vec<&PromptRecord> {
-        let waiting = self.running.as_ref().filter(|_| self.is_waiting());
-        let waiting = waiting.map(|turn| &turn.prompt.record);
-        let queued = self.queue.iter().map(|queued| &queued.record);
-        waiting.into_iter().chain(queued).collect()
+        let mut unsent = Vec::new();
+        if self.is_waiting()
+            && let Some(turn) = &self.running
+        {
+            unsent.push(&turn.prompt.record);
+        }
+        unsent.extend(self.queue.iter().map(|queued| &queued.record));
+        unsent
     }
 
     /// Changes the content and the place of a queued prompt in one event. With two events, a crash could keep half of a request.
