@@ -18,7 +18,7 @@ ARG DEBIAN_IMAGE=debian:bookworm-slim
 ARG BINARY=source
 
 FROM ${RUST_IMAGE} AS source
-RUN apt-get update && apt-get install -y --no-install-recommends musl-tools
+RUN apt-get update && apt-get install -y --no-install-recommends make musl-tools
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
