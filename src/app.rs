@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::auth::{CreateKeyError, KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
+use crate::auth::{CreateKeyError, KeyHash, KeyText, Keys, Policy, PolicyOptions, Roles, Tickets};
 use crate::config::{self, Config, DataDir};
 use crate::registry::{Installations, Listing, Order, Permissions};
 use crate::server::{BindError, BoundListeners, ConnectionUse};
@@ -27,7 +27,7 @@ use crate::{server, surface};
 use agents::agent::{CurrentCatalogue, IdleFolders, Launcher, RemoteConnector};
 use agents::pool::{AgentSources, Pool};
 use base::shutdown::Shutdown;
-use base::types::{Ids, OWN_PROGRAM, PrincipalLimits, Scope};
+use base::types::{Groups, Ids, OWN_PROGRAM, PrincipalLimits, Scope};
 use children::{AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError};
 use events::event::{ActorKind, LinkPrinted};
 use log::audit::{Audit, CountedEvents};
@@ -240,6 +240,8 @@ pub async fn start(
         PrincipalLimits::new(&limits.per_key),
         admin,
     )?;
+    keys.set_roles(Roles::with(&config.roles));
+    keys.reload()?;
     shutdown.spawn(keys.clone().run(shutdown.clone()));
     let tickets = Tickets::open(store.clone(), ids.clone(), &limits.auth, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
@@ -298,9 +300,7 @@ pub async fn start(
     );
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let prompt_keys = keys.clone();
-    let may_prompt = MayPrompt::new(move |user| {
-        prompt_keys.has_key(user, |key| key.principal.scopes.contains(Scope::Prompt))
-    });
+    let may_prompt = MayPrompt::new(move |user| prompt_keys.may(user, Scope::Prompt));
     let context = Context::new(
         log.clone(),
         audit.clone(),
@@ -314,6 +314,11 @@ pub async fn start(
         shutdown.clone(),
     );
     let sessions = SessionDirectory::start(context).await?;
+    let mut groups = keys.watch_groups();
+    let current = groups.borrow_and_update().clone();
+    sessions.set_groups(current).await;
+    let follow = follow_groups(groups, sessions.clone(), shutdown.clone());
+    shutdown.spawn(follow);
     let ca_file = config.webhooks.ca_file.as_ref();
     let webhook_options = WebhookOptions {
         allowed_hosts: config.webhooks.allowed_hosts.clone(),
@@ -449,6 +454,23 @@ pub async fn start(
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended
 /// process from the last to the first, so the port is free before the lock.
+/// Gives the sessions the groups of all users after each change.
+async fn follow_groups(
+    mut groups: watch::Receiver<Groups>,
+    sessions: SessionDirectory,
+    shutdown: Shutdown,
+) {
+    loop {
+        tokio::select! {
+            () = shutdown.drain_started() => return,
+            // The keys own the sender until the process ends.
+            Ok(()) = groups.changed() => {}
+        }
+        let current = groups.borrow_and_update().clone();
+        sessions.set_groups(current).await;
+    }
+}
+
 fn held_by_supervisors(
     listeners: &BoundListeners,
     lock: Option<SupervisorLock>,

@@ -36,7 +36,11 @@ export default defineConfig({
     sourcemap: false,
     license: { fileName: "licenses.md" },
     // The texts of `src/strings` are constants of one use each. Without this, each needs a variable.
-    rolldownOptions: { optimization: { inlineConst: { mode: "all" } } },
+    rolldownOptions: {
+      optimization: { inlineConst: { mode: "all" } },
+      // One script has all modules of the first load: two scripts compress worse, and each part that is loaded later would divide it.
+      output: { codeSplitting: { groups: [{ name: "index", test: /src\/main\.tsx$/ }] } },
+    },
   },
   test: { include: ["tests/unit/**/*.test.{ts,mjs}", "packages/*/tests/**/*.test.ts"], environment: "node" },
 });

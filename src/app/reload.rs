@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::catalogue;
 use super::members::Publisher;
-use crate::auth::{KeyHash, Keys};
+use crate::auth::{KeyHash, Keys, Roles};
 use crate::config::{self, Config};
 use agents::agent::Catalogue;
 use agents::pool::Pool;
@@ -114,6 +114,7 @@ impl Reloader {
         if let Some(rotated) = rotated {
             self.audit.append(ActorKind::Gateway, rotated);
         }
+        self.keys.set_roles(Roles::with(&config.roles));
         let limits = self.keys.limits().set_defaults(&config.limits.per_key);
         let mcp = self.config.mcp != config.mcp;
         self.reported.send_replace(config::report(&config));

@@ -1,5 +1,6 @@
 //! A key: its secret text, its hash, and its record with the user and the scopes.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -101,6 +102,9 @@ pub struct Key {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     pub last_used_at: Option<Timestamp>,
+    /// The networks of the clients that have used the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<IpAddr>,
 }
 
 impl Key {
@@ -111,11 +115,6 @@ impl Key {
             folders: self.folders.clone(),
             is_local: self.kind == KeyKind::Local,
         }
-    }
-
-    pub(super) fn covers(&self, other: &Self) -> bool {
-        let names = self.permitted_member_names();
-        self.scopes.covers(other.scopes) && names.covers(&other.permitted_member_names())
     }
 
     pub(super) fn permitted_member_names(&self) -> MemberNames {

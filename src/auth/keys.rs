@@ -6,34 +6,39 @@
 //! line sees them with that delay.
 
 mod expiring;
+mod own;
+mod users;
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 
 use super::key::{Key, KeyHash, KeyId, KeyText};
+use super::users::{Roles, Users};
 
 use crate::auth::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{
-    AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, OWNER, Principal,
-    PrincipalLimits, Scope, Scopes, Timestamp, UserId, is_name,
+    AgentName, Author, Expiry, GrantedFolders, Groups, Ids, KeyLimits, LimitChange, OWNER,
+    Principal, PrincipalLimits, Scope, Scopes, Timestamp, UserId, client_network, is_name,
 };
 use events::api::{KeyInfo, KeyKind};
 use events::event::{
-    ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated,
+    ActorKind, AuditActor, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated,
 };
 use log::audit::pending_entry;
 use log::store::{Batch, CommitError, ReadError, RecordState, RecordStore, Table};
 use wire::fleet::MemberNames;
 
 pub use expiring::GrantError;
+pub use own::{NewOwnKey, OwnKeyError};
+pub use users::{UpdateUserError, UserChange};
 
 const LINK_NAME: &str = "link";
 /// The name of the keys of `attach` processes without a key of their own.
@@ -54,7 +59,16 @@ struct Inner {
     expiry: Expiry,
     limits: Limits,
     admin: RwLock<Option<KeyHash>>,
+    admin_networks: Arc<Networks>,
     entries: RwLock<HashMap<KeyHash, Entry>>,
+    users: RwLock<Users>,
+    /// The roles for the next reload.
+    roles: RwLock<Roles>,
+    groups: watch::Sender<Groups>,
+    /// Held while the tables are read and replaced, so that an earlier reading never replaces a later one.
+    reloads: Mutex<()>,
+    /// Held while a program creates a user, so that the limit counts all of them.
+    creates_user: Mutex<()>,
     principal_limits: PrincipalLimits,
     /// Counts the changes that revoked a key, expired it, or removed one of its scopes.
     ended_count: watch::Sender<u64>,
@@ -63,6 +77,9 @@ struct Inner {
 
 struct Entry {
     key: Key,
+    /// The scopes of the key that the role of its user permits.
+    rights: Scopes,
+    networks: Arc<Networks>,
     /// The stored record. Writes expect it unchanged, so a late write never restores a revoked key.
     stored: Bytes,
     /// The last use in this process, in milliseconds since the Unix epoch; 0 if there was none.
@@ -75,6 +92,58 @@ impl Entry {
         self.key
             .last_used_at
             .max((seen > 0).then(|| Timestamp::from_millis(seen)))
+    }
+
+    fn verified(&self) -> Verified {
+        let key = &self.key;
+        Verified {
+            principal: Principal {
+                scopes: self.rights,
+                ..key.principal()
+            },
+            key: key.id.clone(),
+            member_names: key.permitted_member_names(),
+            networks: Arc::clone(&self.networks),
+        }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        let names = self.key.permitted_member_names();
+        self.rights.covers(other.rights) && names.covers(&other.key.permitted_member_names())
+    }
+}
+
+/// The networks from which clients have used a key, the latest last.
+#[derive(Default)]
+pub struct Networks(RwLock<Vec<IpAddr>>);
+
+impl Networks {
+    /// Beyond this number, the oldest network counts as new again.
+    const MAX: usize = 16;
+
+    fn new(known: Vec<IpAddr>) -> Self {
+        Self(RwLock::new(known))
+    }
+
+    fn list(&self) -> Vec<IpAddr> {
+        lock_or_abort(self.0.read()).clone()
+    }
+
+    /// Adds the network of a client. Returns true if it is new.
+    pub fn add(&self, client: IpAddr) -> bool {
+        let network = client_network(client);
+        if lock_or_abort(self.0.read()).contains(&network) {
+            return false;
+        }
+        let mut known = lock_or_abort(self.0.write());
+        if known.contains(&network) {
+            return false;
+        }
+        if known.len() == Self::MAX {
+            known.remove(0);
+        }
+        known.push(network);
+        true
     }
 }
 
@@ -93,7 +162,7 @@ pub struct Verified {
     pub principal: Principal,
     pub key: KeyId,
     pub member_names: MemberNames,
-    pub first_use_of_link: bool,
+    pub networks: Arc<Networks>,
 }
 
 impl Verified {
@@ -102,6 +171,7 @@ impl Verified {
             name: self.principal.user.name().into(),
             key: self.key.as_str().into(),
             address,
+            http_request_id: None,
         }
     }
 }
@@ -161,7 +231,13 @@ impl Keys {
             ids,
             limits: limits.clone(),
             admin: RwLock::new(admin),
+            admin_networks: Arc::default(),
             entries: RwLock::default(),
+            users: RwLock::default(),
+            roles: RwLock::default(),
+            groups: watch::Sender::default(),
+            reloads: Mutex::default(),
+            creates_user: Mutex::default(),
             principal_limits,
             ended_count: watch::Sender::new(0),
             first_use: Notify::new(),
@@ -169,6 +245,20 @@ impl Keys {
         keys.reload()?;
         keys.remove_expired()?;
         Ok(keys)
+    }
+
+    fn verified_admin(&self, hash: &KeyHash) -> Verified {
+        Verified {
+            principal: Principal {
+                user: UserId::owner(),
+                scopes: Scopes::from_iter([Scope::Admin]),
+                folders: GrantedFolders::default(),
+                is_local: false,
+            },
+            key: hash.id(),
+            member_names: MemberNames::Any,
+            networks: Arc::clone(&self.0.admin_networks),
+        }
     }
 
     fn admin_hash(&self) -> Option<KeyHash> {
@@ -197,27 +287,24 @@ impl Keys {
     pub fn verify(&self, presented: &str) -> Option<Verified> {
         let hash = KeyHash::of(presented);
         if self.admin_hash().is_some_and(|admin| admin.matches(&hash)) {
-            return Some(verified_admin(&hash));
+            return Some(self.verified_admin(&hash));
         }
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
         let entry = entries
             .get(&hash)
-            .filter(|entry| self.is_valid_at(entry, now))?;
+            .filter(|entry| self.is_usable_at(entry, now))?;
         let now = self.0.expiry.latest_now().as_millis();
         let used_before = entry.last_used_millis.fetch_max(now, Ordering::Relaxed) > 0;
         let is_first = entry.key.last_used_at.is_none() && !used_before;
         if is_first {
             self.0.first_use.notify_one();
         }
-        Some(Verified {
-            first_use_of_link: entry.key.kind == KeyKind::Link && is_first,
-            ..verified(&entry.key)
-        })
+        Some(entry.verified())
     }
 
     pub fn is_valid(&self, verified: &Verified) -> bool {
-        let holder = self.verified_by_id(&verified.key);
+        let holder = self.verified_for(&verified.key, &verified.principal.user);
         holder.is_some_and(|now| {
             now.principal.scopes.covers(verified.principal.scopes)
                 && now.member_names.covers(&verified.member_names)
@@ -234,26 +321,26 @@ impl Keys {
 
     pub(super) fn verified_by_id(&self, id: &KeyId) -> Option<Verified> {
         if let Some(admin) = self.admin_hash().filter(|admin| admin.id() == *id) {
-            return Some(verified_admin(&admin));
+            return Some(self.verified_admin(&admin));
         }
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
         let entry = entries
             .values()
-            .find(|entry| entry.key.id == *id && self.is_valid_at(entry, now))?;
-        Some(verified(&entry.key))
+            .find(|entry| entry.key.id == *id && self.is_usable_at(entry, now))?;
+        Some(entry.verified())
     }
 
     /// Whether a key of this user meets the condition.
     pub fn has_key(&self, user: &UserId, condition: impl Fn(&Verified) -> bool) -> bool {
-        let admin = self.admin_hash().map(|admin| verified_admin(&admin));
+        let admin = self.admin_hash().map(|admin| self.verified_admin(&admin));
         if admin.is_some_and(|admin| admin.principal.user == *user && condition(&admin)) {
             return true;
         }
         let now = self.0.expiry.earliest_now();
         self.entries().values().any(|entry| {
             let key = &entry.key;
-            key.user == *user && condition(&verified(key)) && self.is_valid_at(entry, now)
+            key.user == *user && condition(&entry.verified()) && self.is_usable_at(entry, now)
         })
     }
 
@@ -273,6 +360,11 @@ impl Keys {
     }
 
     pub fn create(&self, new: &NewKey<'_>) -> Result<(KeyText, Key), CreateKeyError> {
+        self.check_new(new)?;
+        Ok(self.insert(KeyKind::Named, false, ActorKind::CommandLine, new)?)
+    }
+
+    fn check_new(&self, new: &NewKey<'_>) -> Result<(), CreateKeyError> {
         if !is_name(new.name) || !is_name(new.user.name()) || !is_name(new.user.tenant().as_str()) {
             return Err(CreateKeyError::Name);
         }
@@ -294,7 +386,7 @@ impl Keys {
         if named >= self.0.limits.max_named_keys {
             return Err(CreateKeyError::TooMany(named));
         }
-        Ok(self.insert(KeyKind::Named, false, ActorKind::CommandLine, new)?)
+        Ok(())
     }
 
     pub fn list(&self) -> Vec<Key> {
@@ -328,13 +420,14 @@ impl Keys {
             created_at: Some(key.created_at),
             expires_at: self.expires_at(key, key.last_used_at),
             last_used_at: key.last_used_at,
+            is_current: None,
         }
     }
 
     /// All keys, also that of the configuration.
     pub fn infos(&self) -> Vec<KeyInfo> {
         let admin = self.admin_hash().map(|admin| {
-            let Verified { principal, key, .. } = verified_admin(&admin);
+            let Verified { principal, key, .. } = self.verified_admin(&admin);
             KeyInfo {
                 key_id: key.to_string(),
                 name: ADMIN_NAME.to_owned(),
@@ -348,6 +441,7 @@ impl Keys {
                 created_at: None,
                 expires_at: None,
                 last_used_at: None,
+                is_current: None,
             }
         });
         let stored = self.list();
@@ -403,17 +497,31 @@ impl Keys {
         }
     }
 
-    /// Reloads the table, and wakes [`Keys::wait_ended`] for keys that were revoked or lost a scope.
+    /// Reloads the tables, and wakes [`Keys::wait_ended`] if a key was revoked or lost a right, or a user changed.
     pub fn reload(&self) -> Result<(), KeyStoreError> {
-        let mut found = HashMap::new();
+        let _one_at_a_time = lock_or_abort(self.0.reloads.lock());
+        let mut keys = Vec::new();
         for (hash, stored) in scan_all(&*self.0.store, Table::Key)? {
             let Some((hash, key)) = decode(&hash, &stored) else {
                 tracing::warn!("skipped a key record that could not be decoded");
                 continue;
             };
+            keys.push((hash, key, stored));
+        }
+        let roles = lock_or_abort(self.0.roles.read()).clone();
+        let users = Users::new(
+            self.read_users()?,
+            keys.iter().map(|(_, key, _)| key),
+            roles,
+        );
+        let groups = users.groups();
+        let mut found = HashMap::new();
+        for (hash, key, stored) in keys {
             found.insert(
                 hash,
                 Entry {
+                    rights: users.limit(&key.user, key.scopes),
+                    networks: Arc::new(Networks::new(key.networks.clone())),
                     key,
                     stored,
                     last_used_millis: AtomicI64::new(0),
@@ -422,22 +530,35 @@ impl Keys {
         }
         let any_ended = {
             let mut entries = lock_or_abort(self.0.entries.write());
-            for (hash, entry) in &found {
+            for (hash, entry) in &mut found {
                 if let Some(old) = entries.get(hash) {
+                    entry.networks = Arc::clone(&old.networks);
                     let last_used = old.last_used_millis.load(Ordering::Relaxed);
                     entry.last_used_millis.store(last_used, Ordering::Relaxed);
                 }
             }
             let any_ended = entries
                 .iter()
-                .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.key.covers(&old.key)));
+                .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.covers(old)));
             self.0
                 .principal_limits
                 .set_key_limits(limits_by_user(found.values().map(|entry| &entry.key)));
             *entries = found;
             any_ended
         };
-        if any_ended {
+        // No other lock is held here. Programs that act for users look at both tables.
+        let users_changed = {
+            let mut current = lock_or_abort(self.0.users.write());
+            let changed = *current != users;
+            *current = users;
+            changed
+        };
+        self.0.groups.send_if_modified(|current| {
+            let is_new = *current != groups;
+            *current = groups;
+            is_new
+        });
+        if any_ended || users_changed {
             self.0.ended_count.send_modify(|count| *count += 1);
         }
         Ok(())
@@ -447,7 +568,7 @@ impl Keys {
         &self,
         kind: KeyKind,
         printed_by_start: bool,
-        by: ActorKind,
+        by: impl Into<AuditActor>,
         new: &NewKey<'_>,
     ) -> Result<(KeyText, Key), KeyStoreError> {
         let text = KeyText::generate(&self.0.ids);
@@ -472,6 +593,7 @@ impl Keys {
             created_at: self.0.ids.now(),
             expires_at: new.expires_at,
             last_used_at: None,
+            networks: Vec::new(),
         };
         let mut batch = Batch::default();
         push_change(&mut batch, hash, Some(&key), None);
@@ -501,7 +623,7 @@ impl Keys {
     fn remove_where(
         &self,
         ends: impl Fn(&Entry) -> bool,
-        event: &dyn Fn(&Key) -> (ActorKind, AuditEvent),
+        event: &dyn Fn(&Key) -> (AuditActor, AuditEvent),
     ) -> Result<Vec<Key>, KeyStoreError> {
         self.commit(|| {
             let mut batch = Batch::default();
@@ -541,7 +663,10 @@ impl Keys {
 
     fn remove_expired(&self) -> Result<(), KeyStoreError> {
         let now = self.0.expiry.earliest_now();
-        let expired = |key: &Key| (ActorKind::Timeout, KeyExpired { key: key.audited() }.into());
+        let expired = |key: &Key| {
+            let event = KeyExpired { key: key.audited() };
+            (ActorKind::Timeout.into(), event.into())
+        };
         self.remove_where(|entry| !self.is_valid_at(entry, now), &expired)
             .map(drop)
     }
@@ -551,10 +676,14 @@ impl Keys {
         let used: Vec<_> = self
             .entries()
             .iter()
-            .filter(|(_, entry)| entry.last_used() != entry.key.last_used_at)
+            .filter(|(_, entry)| {
+                entry.last_used() != entry.key.last_used_at
+                    || entry.networks.list() != entry.key.networks
+            })
             .map(|(hash, entry)| {
                 let key = Key {
                     last_used_at: entry.last_used(),
+                    networks: entry.networks.list(),
                     ..entry.key.clone()
                 };
                 let mut batch = Batch::default();
@@ -571,6 +700,11 @@ impl Keys {
         Ok(())
     }
 
+    /// Whether the key is valid, and the role of its user permits anything.
+    fn is_usable_at(&self, entry: &Entry, now: Timestamp) -> bool {
+        !entry.rights.is_empty() && self.is_valid_at(entry, now)
+    }
+
     fn is_valid_at(&self, entry: &Entry, now: Timestamp) -> bool {
         let end = self.expires_at(&entry.key, entry.last_used());
         end.is_none_or(|end| now < end)
@@ -581,31 +715,9 @@ impl Keys {
     }
 }
 
-fn revoked_by(by: ActorKind) -> impl Fn(&Key) -> (ActorKind, AuditEvent) {
-    move |key| (by, KeyRevoked { key: key.audited() }.into())
-}
-
-fn verified(key: &Key) -> Verified {
-    Verified {
-        principal: key.principal(),
-        key: key.id.clone(),
-        member_names: key.permitted_member_names(),
-        first_use_of_link: false,
-    }
-}
-
-fn verified_admin(hash: &KeyHash) -> Verified {
-    Verified {
-        principal: Principal {
-            user: UserId::owner(),
-            scopes: Scopes::from_iter([Scope::Admin]),
-            folders: GrantedFolders::default(),
-            is_local: false,
-        },
-        key: hash.id(),
-        member_names: MemberNames::Any,
-        first_use_of_link: false,
-    }
+fn revoked_by(by: impl Into<AuditActor>) -> impl Fn(&Key) -> (AuditActor, AuditEvent) {
+    let by = by.into();
+    move |key| (by.clone(), KeyRevoked { key: key.audited() }.into())
 }
 
 #[derive(Clone, Default)]

@@ -12,12 +12,16 @@ macro_rules! auth_limits {
                     link_key_idle_timeout: Duration = Duration::from_hours(30 * 24), time;
                     /// Wrong keys from one address in a minute. Further requests from the address fail with 429.
                     max_failed_keys_per_minute: u32 = 10, count;
+                    /// The number of users that the keys of one program with the scope `actAs` may create.
+                    max_users_per_program: usize = 1000, count;
                 }
                 ["testing"] {
                     /// The number of keys of each kind. Beyond it, the gateway rejects a new named key, evicts the least
                     /// recently used local key, and evicts the oldest unused link key or rejects a new one if all are in use.
                     max_named_keys: usize = 1000, count;
                     max_link_keys: usize = 100, count;
+                    /// The number of keys that a user may have. Beyond it, the user cannot make one over HTTP.
+                    max_keys_per_user: usize = 50, count;
                     /// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
                     key_reload_interval: Duration = Duration::from_secs(1), time;
                     /// The lifetime of an unused ticket. After it, requests with the ticket fail with 401.

@@ -12,12 +12,14 @@ pub mod limits;
 mod network;
 mod policy;
 mod tickets;
+mod users;
 
 pub use key::{Key, KeyHash, KeyId, KeyText};
 pub use keys::{
-    CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RevokeError,
-    UpdateKeyError, Verified,
+    CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, NewOwnKey, OwnKeyError,
+    RevokeError, UpdateKeyError, UpdateUserError, UserChange, Verified,
 };
 pub use network::{Network, NetworkError};
 pub use policy::{Admission, AdmissionError, Credential, INVALID_TOKEN, Policy, PolicyOptions};
 pub use tickets::{IssuedTicket, TicketGuard, TicketStoreError, Tickets};
+pub use users::{ActAsError, Roles, UserInfo};

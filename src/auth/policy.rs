@@ -18,13 +18,14 @@ use tokio::time::Instant;
 
 use super::keys::{Keys, Verified};
 use super::tickets::{TicketGuard, Tickets};
+use super::users::ActAsError;
 
 use crate::auth::Network;
 use crate::auth::limits::Limits;
-use base::shutdown::lock_or_abort;
+use base::shutdown::{Shutdown, lock_or_abort};
 use base::telemetry::metrics;
 use base::types::text::one_line;
-use base::types::{Author, Ids, Principal, client_network};
+use base::types::{Author, Ids, Principal, Scope, client_network};
 use events::api::{PublicPath, PublicUrl};
 use events::event::RejectReason;
 use log::audit::{Counted, CountedEvents};
@@ -97,6 +98,12 @@ impl Policy {
         })
     }
 
+    /// Counts a request with a valid key that has not the right for it.
+    pub fn count_forbidden(&self, author: &Author) {
+        let event = Counted::RequestRejected(RejectReason::Forbidden);
+        self.counted.by_key(author, event, self.ids.now());
+    }
+
     fn decide(&self, parts: &Parts, client: IpAddr) -> Result<Admission, AdmissionError> {
         self.hosts.check(parts)?;
         let public = is_public(parts.uri.path());
@@ -153,27 +160,20 @@ impl Policy {
     }
 
     fn credential(&self, parts: &Parts, client: IpAddr) -> Result<Credential, AdmissionError> {
-        if parts.headers.contains_key(AUTHORIZATION) {
-            let verified = bearer_token(&parts.headers).and_then(|key| self.keys.verify(key));
-            return match verified {
-                Some(verified) => {
-                    if verified.first_use_of_link {
-                        self.counted.by_key(
-                            &verified.author(client),
-                            Counted::LinkUsed,
-                            self.ids.now(),
-                        );
-                    }
-                    Ok(Credential::new(&self.keys, verified, None))
-                }
-                None => Err(self.invalid_key(client)),
-            };
-        }
-        if let Some(key) = websocket_key(parts) {
-            return match self.keys.verify(key) {
-                Some(verified) => Ok(Credential::new(&self.keys, verified, None)),
-                None => Err(self.invalid_key(client)),
-            };
+        let presented = if parts.headers.contains_key(AUTHORIZATION) {
+            Some(bearer_token(&parts.headers).unwrap_or_default())
+        } else {
+            websocket_key(parts)
+        };
+        if let Some(key) = presented {
+            let verified = self.keys.verify(key);
+            let verified = verified.ok_or_else(|| self.invalid_key(client))?;
+            if verified.networks.add(client) {
+                let author = verified.author(client);
+                let now = self.ids.now();
+                self.counted.by_key(&author, Counted::NewNetwork, now);
+            }
+            return Ok(Credential::new(&self.keys, verified, None));
         }
         let ticket = match parts.uri.query().and_then(ticket_param) {
             Some(ticket) if parts.method == Method::GET => ticket,
@@ -184,7 +184,7 @@ impl Policy {
         let open = open.ok_or(AdmissionError::InvalidTicket)?;
         let holder = self
             .keys
-            .verified_by_id(&open.key)
+            .verified_for(&open.key, &open.user)
             .ok_or(AdmissionError::InvalidTicket)?;
         Ok(Credential::new(&self.keys, holder, Some(open)))
     }
@@ -614,6 +614,39 @@ impl Admission {
         self.credential
             .as_ref()
             .map(|credential| credential.verified.author(self.client))
+    }
+
+    /// This admission for the user that a program names. `None` if the key may not name one: the name then means nothing.
+    pub async fn acting_as(
+        &self,
+        name: &str,
+        shutdown: &Shutdown,
+    ) -> Result<Option<Self>, ActAsError> {
+        let programs = self.credential.as_ref().filter(|credential| {
+            let scopes = credential.verified.principal.scopes;
+            credential.ticket.is_none() && scopes.contains(Scope::ActAs)
+        });
+        let Some(Credential { keys, verified, .. }) = programs else {
+            return Ok(None);
+        };
+        let acting = if let Some(acting) = keys.act_as(verified, name)? {
+            acting
+        } else {
+            let author = verified.author(self.client);
+            let failed = || ActAsError::Store(name.to_owned());
+            let store = keys.clone();
+            let program = verified.clone();
+            let user = name.to_owned();
+            let create = move || store.create_user(&author, &program, &user);
+            let created = shutdown.spawn_blocking(create).await;
+            created.map_err(|_| failed())??;
+            keys.act_as(verified, name)?.ok_or_else(failed)?
+        };
+        Ok(Some(Self {
+            client: self.client,
+            credential: Some(Credential::new(keys, acting, None)),
+            preflight: self.preflight,
+        }))
     }
 
     /// Completes when the key of the request has ended; never completes without a key. Cancel-safe.

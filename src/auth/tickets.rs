@@ -20,7 +20,7 @@ use super::keys::{Keys, Verified, run_blocking, scan_all};
 
 use crate::auth::limits::Limits;
 use base::shutdown::{Shutdown, lock_or_abort};
-use base::types::{Ids, Timestamp};
+use base::types::{Ids, Timestamp, UserId};
 use log::store::{Batch, CommitError, ReadError, RecordState, RecordStore, Table};
 
 /// How often the expiry of tickets with open streams is stored again. The stored expiry is later by this
@@ -57,6 +57,7 @@ impl Ticket {
     fn to_record(&self, hash: KeyHash, until: Timestamp) -> RecordState {
         let record = TicketRecord {
             key: self.holder.key.clone(),
+            user: self.holder.principal.user.clone(),
             paths: self.paths.clone(),
             until,
         };
@@ -65,10 +66,11 @@ impl Ticket {
     }
 }
 
-/// The record of a ticket in `Table::Ticket`, stored under its hash. Its user is that of its key.
+/// The record of a ticket in `Table::Ticket`, stored under its hash. Its user is that of its key, or one for whom the key acts.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct TicketRecord {
     key: KeyId,
+    user: UserId,
     paths: Vec<String>,
     until: Timestamp,
 }
@@ -111,7 +113,12 @@ impl Tickets {
         let now = self.0.ids.now();
         let decode = |hash: &[u8], record: &[u8]| {
             let hash = KeyHash::from_bytes(hash.try_into().ok()?);
-            let TicketRecord { key, paths, until } = serde_json::from_slice(record).ok()?;
+            let TicketRecord {
+                key,
+                user,
+                paths,
+                until,
+            } = serde_json::from_slice(record).ok()?;
             let left = until.since(now);
             if left.is_zero() {
                 return None;
@@ -119,7 +126,7 @@ impl Tickets {
             // If the wall clock was set back, the ticket must still expire soon.
             let max_left = self.0.limits.ticket_idle_timeout + REFRESH_INTERVAL;
             let expires_at = instant + left.min(max_left);
-            let holder = keys.verified_by_id(&key)?;
+            let holder = keys.verified_for(&key, &user)?;
             Some((
                 hash,
                 Ticket {
@@ -220,6 +227,7 @@ impl Tickets {
             tickets: self.clone(),
             hash,
             key: ticket.holder.key.clone(),
+            user: ticket.holder.principal.user.clone(),
         })
     }
 
@@ -305,6 +313,7 @@ pub struct TicketGuard {
     tickets: Tickets,
     hash: KeyHash,
     pub(super) key: KeyId,
+    pub(super) user: UserId,
 }
 
 impl Drop for TicketGuard {

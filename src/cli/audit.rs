@@ -1,6 +1,8 @@
-//! `audit export|verify`: reads the audit log from the store, also while a gateway runs.
+//! `audit export|verify`: reads the audit log from the store, also while a gateway runs, or from the file of an export.
 
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::PathBuf;
 
 use bytes::BytesMut;
 use clap::Subcommand;
@@ -11,9 +13,9 @@ use super::source::open_beside_gateway;
 use crate::app;
 use crate::config::Flags;
 use crate::stream::{Encoder as _, Ndjson};
-use base::types::{Ids, Timestamp};
+use base::types::{Ids, SessionId, Timestamp};
 use events::event::AuditLink;
-use log::audit::Archive;
+use log::audit::{Archive, ExportError, Verified, verify_export};
 use log::store::{ReadError, SqliteStore};
 
 #[derive(Debug, Subcommand)]
@@ -26,9 +28,16 @@ pub(super) enum AuditCommand {
         /// Only events before this time
         #[arg(long, value_name = "TIME")]
         until: Option<Timestamp>,
+        /// Only events with a number that are about this session
+        #[arg(long, value_name = "ID")]
+        session: Option<SessionId>,
     },
     /// Verify the hash chain: fails if an event was changed or removed
-    Verify,
+    Verify {
+        /// Verify consecutive events that `audit export` printed, without a data folder
+        #[arg(long)]
+        file: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,18 +46,51 @@ enum AuditError {
     Read(#[from] ReadError),
     #[error("could not write the events")]
     Write(#[from] io::Error),
+    #[error("{}", .0.display())]
+    File(PathBuf, #[source] ExportError),
+}
+
+/// The events that an export prints.
+#[derive(Debug, Clone, Copy)]
+struct Selection {
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    session: Option<SessionId>,
+}
+
+impl Selection {
+    fn contains_time(self, time: Timestamp) -> bool {
+        self.since.is_none_or(|since| time >= since) && self.until.is_none_or(|until| time < until)
+    }
+
+    fn contains(self, event: &AuditLink<'_>) -> bool {
+        self.contains_time(event.time)
+            && (self.session.is_none() || self.session == event.session_id)
+    }
 }
 
 pub(super) fn run(command: &AuditCommand, flags: &Flags) -> Result<(), Failure> {
+    if let AuditCommand::Verify { file: Some(file) } = command {
+        let failed = |error| AuditError::File(file.clone(), error);
+        let lines = File::open(file).map_err(|error| failed(error.into()))?;
+        let events = verify_export(BufReader::new(lines)).map_err(failed)?;
+        return print_verified("the events are intact", &events);
+    }
     let (gateway, _lock) = open_beside_gateway(flags)?;
     let store = app::open_store(&gateway.data, &gateway.limits.log, &Ids::system())?;
     let archive = Archive(&*store);
     match command {
-        AuditCommand::Export { since, until } => {
-            let included = |time| {
-                since.is_none_or(|since| time >= since) && until.is_none_or(|until| time < until)
+        AuditCommand::Export {
+            since,
+            until,
+            session,
+        } => {
+            let selection = Selection {
+                since: *since,
+                until: *until,
+                session: *session,
             };
-            match export(&archive, &included) {
+            match export(&archive, selection) {
                 // The reader of stdout stopped early.
                 Err(AuditError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     Ok(())
@@ -56,43 +98,45 @@ pub(super) fn run(command: &AuditCommand, flags: &Flags) -> Result<(), Failure> 
                 exported => Ok(exported?),
             }
         }
-        AuditCommand::Verify => {
-            let log = archive.verify()?;
-            let events = match log.last_seq {
-                0 => "no events".to_owned(),
-                last => format!(
-                    "events {} to {last}, last hash {}",
-                    log.first_seq, log.last_hash
-                ),
-            };
-            let pending = log.pending;
-            let text = format!("the audit log is intact: {events}, {pending} pending");
-            Ok(output::write_line(&text)?)
+        AuditCommand::Verify { .. } => {
+            print_verified("the audit log is intact", &archive.verify()?)
         }
     }
 }
 
-fn export(
-    archive: &Archive<'_, SqliteStore>,
-    included: &dyn Fn(Timestamp) -> bool,
-) -> Result<(), AuditError> {
+fn print_verified(verdict: &str, log: &Verified) -> Result<(), Failure> {
+    let events = match log.last_seq {
+        0 => "no events".to_owned(),
+        last => format!(
+            "events {} to {last}, last hash {}",
+            log.first_seq, log.last_hash
+        ),
+    };
+    let pending = log.pending;
+    let text = format!("{verdict}: {events}, {pending} pending");
+    Ok(output::write_line(&text)?)
+}
+
+fn export(archive: &Archive<'_, SqliteStore>, selection: Selection) -> Result<(), AuditError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut line = BytesMut::new();
     archive.for_each(0, |event| {
         // An event that cannot be read is exported too.
-        if AuditLink::of(event).is_none_or(|link| included(link.time)) {
+        if AuditLink::of(event).is_none_or(|link| selection.contains(&link)) {
             Ndjson.event(&mut line, &String::new, event);
             out.write_all(&line.split())?;
         }
         Ok::<_, AuditError>(())
     })?;
-    for entry in archive
-        .pending()?
-        .iter()
-        .filter(|entry| included(entry.time))
-    {
-        serde_json::to_writer(&mut out, entry).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+    if selection.session.is_some() {
+        // The chain must cover each event of the session.
+        return Ok(out.flush()?);
+    }
+    for entry in archive.pending()? {
+        if selection.contains_time(entry.time) {
+            serde_json::to_writer(&mut out, &entry).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        }
     }
     Ok(out.flush()?)
 }

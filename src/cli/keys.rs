@@ -290,9 +290,7 @@ struct KeyTable {
 
 impl Display for KeyTable {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let head = "ID,NAME,USER,KIND,SCOPES,LIMITS,CREATED,EXPIRES,LAST USED";
-        let mut rows: Vec<Vec<String>> = vec![head.split(',').map(str::to_owned).collect()];
-        rows.extend(self.keys.iter().map(|key| {
+        let rows = self.keys.iter().map(|key| {
             let scopes: Vec<_> = key.scopes.iter().map(|scope| scope.name()).collect();
             let time = |time: Option<Timestamp>| {
                 time.map_or_else(|| "never".to_owned(), |time| time.to_string())
@@ -308,21 +306,9 @@ impl Display for KeyTable {
                 time(key.expires_at),
                 time(key.last_used_at),
             ]
-        }));
-        let mut widths = vec![0; rows[0].len()];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.len());
-            }
-        }
-        for row in &rows {
-            let cells = row.iter().zip(&widths);
-            let cells: Vec<_> = cells
-                .map(|(cell, width)| format!("{cell:<width$}"))
-                .collect();
-            writeln!(f, "{}", cells.join("  ").trim_end())?;
-        }
-        Ok(())
+        });
+        let head = "ID,NAME,USER,KIND,SCOPES,LIMITS,CREATED,EXPIRES,LAST USED";
+        output::write_table(f, head, rows)
     }
 }
 

@@ -27,6 +27,7 @@ mod source;
 mod startup;
 mod transfer;
 mod translate;
+mod users;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -71,6 +72,14 @@ enum Command {
     Key {
         #[command(subcommand)]
         command: keys::KeyCommand,
+        /// Print one JSON document
+        #[arg(long, global = true, display_order = 100)]
+        json: bool,
+    },
+    /// List users, change their roles and deactivate them, also while the gateway runs
+    User {
+        #[command(subcommand)]
+        command: users::UserCommand,
         /// Print one JSON document
         #[arg(long, global = true, display_order = 100)]
         json: bool,
@@ -175,6 +184,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args, &line.flags),
         Command::Check { all, sample, json } => check::run(&line.flags, all, sample, json),
         Command::Key { command, json } => keys::run(&command, &line.flags, json),
+        Command::User { command, json } => users::run(&command, &line.flags, json),
         Command::Agent { command, json } => agent::run(&command, &line.flags, json),
         Command::Audit(command) => audit::run(&command, &line.flags),
         Command::Link => link::run(&line.flags),

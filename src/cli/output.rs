@@ -1,7 +1,7 @@
 //! The output, the failures, the pipes and the temporary folders of subcommands.
 
 use std::error::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -40,6 +40,30 @@ pub(super) fn write_result(result: &(impl Display + Serialize), json: bool) -> R
         return Ok(write_line(&serde_json::to_string_pretty(result)?)?);
     }
     Ok(write_stdout(result.to_string())?)
+}
+
+/// Writes rows in columns of equal width. `head`: the names of the columns, separated by commas.
+pub(super) fn write_table(
+    f: &mut Formatter<'_>,
+    head: &str,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> fmt::Result {
+    let head = head.split(',').map(str::to_owned).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    let mut widths = vec![0; rows[0].len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.len());
+        }
+    }
+    for row in &rows {
+        let cells = row.iter().zip(&widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        writeln!(f, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
 }
 
 pub(super) type Failure = Box<dyn Error + Send + Sync>;

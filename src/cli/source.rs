@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use super::lock::{self, DataLock};
 use super::output::Failure;
 use crate::app;
-use crate::auth::Keys;
+use crate::auth::{Keys, Roles};
 use crate::config::{self, Config, Environment, Flags};
 use base::types::{Ids, PrincipalLimits};
 
@@ -84,6 +84,7 @@ fn open_layout(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
     let store = app::open_store(&gateway.data, &gateway.limits.log, &ids)?;
     let principals = PrincipalLimits::new(&gateway.limits.per_key);
     let keys = Keys::open(store, ids, &gateway.limits.auth, principals, None)?;
+    keys.set_roles(Roles::with(&gateway.roles));
     Ok((keys, lock))
 }
 

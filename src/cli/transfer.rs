@@ -26,7 +26,9 @@ use crate::app;
 use crate::config::{Config, Flags};
 use crate::control::{Access, ControlClient};
 use base::types::{Ids, SessionId};
-use log::store::{Disk, MAX_EXPORTED_RECORD_BYTES};
+use events::event::{ActorKind, ExportForm, SessionExported};
+use log::audit::pending_entry;
+use log::store::{Batch, Disk, MAX_EXPORTED_RECORD_BYTES, RecordStore as _};
 use sessions::session::{self, Imported, MAX_EXPORTED_FILE_BYTES};
 
 /// The limit for the size of a database beyond the content of its rows.
@@ -95,7 +97,8 @@ pub(super) fn export(args: &ExportArgs, flags: &Flags) -> Result<(), Failure> {
         return Err(TransferError::Exists(file.clone()).into());
     }
     remove_stale_parts(&gateway.data);
-    let store = app::open_store(&gateway.data, &gateway.limits.log, &Ids::system())?;
+    let ids = Ids::system();
+    let store = app::open_store(&gateway.data, &gateway.limits.log, &ids)?;
     let part = gateway.data.private().join(part_name(EXPORT_PART));
     let with_files = !args.no_files;
     let log = gateway.data.log();
@@ -105,6 +108,15 @@ pub(super) fn export(args: &ExportArgs, flags: &Flags) -> Result<(), Failure> {
     remove_part(&part);
     let exported = exported?;
     let content = content?;
+    // The audit log has the export before anyone can read it.
+    let event = SessionExported {
+        session_id: args.session,
+        form: ExportForm::File,
+    };
+    store.commit(&Batch {
+        records: vec![pending_entry(&ids, ActorKind::CommandLine, event)],
+        ..Batch::default()
+    })?;
     if to_stdout {
         return Ok(pack(content, io::stdout().lock()).map(drop)?);
     }

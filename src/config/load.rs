@@ -14,7 +14,7 @@ use super::key::Key;
 use super::node::{Node, Value, parse_file, parse_text};
 use super::section::{Field, Section};
 use super::settings::{self, Listen};
-use super::{Config, DataDir, agent, keys, mcp, secret};
+use super::{Config, DataDir, agent, keys, mcp, roles, secret};
 #[cfg(debug_assertions)]
 use super::{key::read_keys, limits};
 use base::types::AgentName;
@@ -127,6 +127,11 @@ fn read_settings(
 ) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     keys::read(root, &mut config, filter)?;
+    for (name, field) in root.take("roles").map_or(Ok(Vec::new()), Field::entries)? {
+        config
+            .roles
+            .insert(name.clone(), roles::read(&name, field)?);
+    }
     #[cfg(debug_assertions)]
     if let Some(field) = root.take("testing") {
         let mut section = field.section()?;

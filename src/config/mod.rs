@@ -21,6 +21,7 @@
 //!   `admin` install them.
 //! - `telemetry.otlp_endpoint`, `telemetry.otlp_headers`: only the operator knows the collector and its key.
 //! - `timeouts.tool_call_idle_timeout`: builds and tests of agents can run for a long time without output.
+//! - `auth.max_users_per_program`: only the operator knows the number of people that a program serves.
 //! - `server.max_body_memory_bytes`: the value depends on the memory of the machine.
 //! - `limits.per_key.max_fleet_members`, `limits.per_key.max_queued_task_bytes`: only the operator knows the number of
 //!   machines with one key, and the acceptable size of a queue.
@@ -31,7 +32,7 @@ use std::path::{Path, PathBuf};
 use http::Uri;
 
 use crate::auth::Network;
-use base::types::AgentName;
+use base::types::{AgentName, Scopes};
 use children::IsolationPolicy;
 use events::api::PublicUrl;
 use outgoing::{HostPattern, ProxyVariables};
@@ -62,6 +63,7 @@ mod load;
 mod mcp;
 mod node;
 mod report;
+mod roles;
 mod secret;
 mod section;
 mod settings;
@@ -89,6 +91,8 @@ pub struct Config {
     pub isolation: IsolationPolicy,
     pub webhooks: WebhookSettings,
     pub registry_source: Option<String>,
+    /// The scopes of the operator's own roles.
+    pub roles: BTreeMap<String, Scopes>,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
     /// Whether the default agents are among them, because the operator has written no entry.
@@ -160,6 +164,7 @@ impl Config {
                 self.mcp.insert(name, server);
             }
         }
+        self.roles = next.roles;
         self.admin_key = next.admin_key;
         self.warnings = next.warnings;
         self.errors = next.errors;

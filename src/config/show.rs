@@ -10,8 +10,9 @@ use super::error::Origin;
 use super::file::ConfigFile;
 use super::key::{DescribedDefault, Key};
 use super::mcp::McpServer;
-use super::toml_text::{list, quoted};
+use super::toml_text::{self, quoted};
 use super::{Config, keys, secret};
+use base::types::Scope;
 use events::api::ConfigurationValue;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,11 @@ pub fn show(config: &Config, shown: Shown) -> ShownConfig {
             list.add(key.name, &(key.show)(config));
         }
     }
+    for (name, scopes) in &config.roles {
+        list.section(&format!("roles.{name}"));
+        let scopes = toml_text::list(scopes.iter().map(Scope::name));
+        list.add_required("scopes", &scopes);
+    }
     for (name, agent) in &config.agents {
         list.section(&format!("agents.{name}"));
         list.add_agent(agent);
@@ -202,7 +208,7 @@ impl SettingList<'_> {
             }
             McpServer::Stdio { command, args, env } => {
                 self.add_required("command", &quoted(command));
-                self.add("args", &list(args));
+                self.add("args", &toml_text::list(args));
                 self.add("env", &secret::show_all(env));
             }
         }
@@ -232,7 +238,7 @@ impl SettingList<'_> {
             }
             Launch::Command { command, args } => {
                 self.add_required("command", &quoted(command));
-                self.add_required("args", &list(args));
+                self.add_required("args", &toml_text::list(args));
             }
         }
         let is_child = agent.launch.is_child();

@@ -20,7 +20,7 @@ use super::body_memory::{BodyCharge, BodyMemory};
 use super::connection_limit::ConnectionPermit;
 use super::hijack::{EventStream, REQUEST_ID};
 use super::response_body::ConnectionBacklog;
-use crate::auth::{AdmissionError, Policy};
+use crate::auth::{ActAsError, AdmissionError, Policy};
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{Ids, LimitExceeded, Principal, PrincipalLimit, PrincipalLimits, UserId};
 use events::api::PublicPath;
@@ -32,7 +32,7 @@ const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age
 #[derive(Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct RequestId(HeaderValue);
 
 impl RequestId {
@@ -62,20 +62,36 @@ pub(crate) struct RequestContext {
 pub(crate) enum AdmitError {
     Rejected(AdmissionError),
     RateLimited(LimitExceeded),
+    ActAs(ActAsError),
 }
+
+/// The user for whom a program with the scope `actAs` sends the request.
+const USER: HeaderName = HeaderName::from_static("x-acp-user");
 
 impl RequestContext {
     /// Authenticates a request and counts it against the rate limit of its user. An admitted request has
     /// its [`Admission`](crate::auth::Admission) as an extension. Returns the response of a preflight request.
-    pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Option<Response>, AdmitError> {
+    pub(crate) async fn admit(&self, parts: &mut Parts) -> Result<Option<Response>, AdmitError> {
         let Peer(peer) = *parts
             .extensions
             .get()
             .expect("a connection sets the peer of its requests");
-        let admission = self
+        let mut admission = self
             .policy
             .admit(parts, peer)
             .map_err(AdmitError::Rejected)?;
+        if let Some(name) = parts.headers.get(USER) {
+            let name = String::from_utf8_lossy(name.as_bytes());
+            match admission.acting_as(&name, &self.shutdown).await {
+                Ok(Some(acting)) => admission = acting,
+                Ok(None) => {}
+                Err(error) => {
+                    let author = admission.author().expect("the request has a key");
+                    self.policy.count_forbidden(&author);
+                    return Err(AdmitError::ActAs(error));
+                }
+            }
+        }
         if let Some(principal) = admission.principal() {
             Span::current().record("principal", principal.user.name());
             if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
@@ -274,7 +290,7 @@ fn permits_frames(headers: &HeaderMap) -> bool {
 
 /// Every request header that a route or a layer reads from a client. `tests/it/cors.rs` compares the list
 /// with the OpenAPI document, which does not have the headers of `/acp` and of the
-/// chat protocols.
+/// chat protocols. `x-acp-user` is missing: a key with the scope `actAs` is no key for a page.
 const REQUEST_HEADERS: &str = "accept, authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
     if-none-match, if-range, range, x-request-id, traceparent, tracestate, acp-connection-id, acp-session-id, \
     x-acp-session-id, x-acp-history, x-conversation-id, x-stainless-arch, x-stainless-helper-method, x-stainless-lang, \

@@ -11,11 +11,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::encoder::Encoder;
 
-use base::types::{Access, Epoch, EventId, Ids, Position, PromptId, SessionId, UserId};
+use base::types::{Access, Author, Epoch, EventId, Ids, Position, PromptId, SessionId, UserId};
 use events::event::{
     self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason,
     SessionSharedFrame, SessionSummaryFrame, SessionUnsharedFrame, SummariesReset,
 };
+use log::audit::Audit;
 use log::eventlog::{
     DirectSink, EventLog, Item, Notifier, ReadError, Reader, Run, Summary, SummaryReader,
     TailCursor,
@@ -95,6 +96,13 @@ impl Feed {
         let turn_ended = End::new(EndReason::TurnEnded);
         let (content, end) = match item {
             Item::Run(run) => {
+                if let Sessions::Merged(_, reads) = &self.source.sessions
+                    && reads.user != run.owner
+                    && run.events().any(|event| self.is_selected(&event))
+                {
+                    let SharedReads { audit, author, .. } = &**reads;
+                    audit.session_read(author, run.session, &run.owner);
+                }
                 let last = self.turn_end(&run);
                 let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
                 let end = last.map(|_| End {
@@ -338,11 +346,18 @@ pub(crate) struct Source {
     shares: Option<Box<ShareFeed>>,
 }
 
+/// The reader of a stream of many sessions, for the audit log: its user may not own a session that the stream contains.
+pub(crate) struct SharedReads {
+    pub(crate) audit: Audit,
+    pub(crate) author: Author,
+    pub(crate) user: UserId,
+}
+
 enum Sessions {
     One(SessionHandle),
     None,
     /// The reader merges sessions. An empty list selects all sessions that the key may read.
-    Merged(Vec<SessionHandle>),
+    Merged(Vec<SessionHandle>, Box<SharedReads>),
 }
 
 impl Source {
@@ -367,11 +382,12 @@ impl Source {
         reader: Reader,
         sessions: Vec<SessionHandle>,
         summaries: Option<SummaryReader>,
+        reads: SharedReads,
     ) -> Self {
         let summaries = summaries.map(|reader| Box::new(SummaryFeed::new(reader)));
         Self {
             summaries,
-            ..Self::new(reader, Sessions::Merged(sessions))
+            ..Self::new(reader, Sessions::Merged(sessions, Box::new(reads)))
         }
     }
 
@@ -435,7 +451,7 @@ impl Source {
                 let epoch = epoch.of_session(SessionId::AUDIT);
                 EventId { epoch, seq: cursor }.to_string()
             }
-            Sessions::Merged(_) => {
+            Sessions::Merged(..) => {
                 let epoch = epoch.clone();
                 Position { epoch, pos: cursor }.to_string()
             }
@@ -446,7 +462,7 @@ impl Source {
         match &self.sessions {
             Sessions::One(session) => std::slice::from_ref(session),
             Sessions::None => &[],
-            Sessions::Merged(sessions) => sessions,
+            Sessions::Merged(sessions, _) => sessions,
         }
     }
 

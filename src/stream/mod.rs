@@ -39,7 +39,7 @@ mod write_loop;
 
 pub use encoder::{Encoder, Ndjson, Sse};
 pub use feed::EventTypes;
-pub(crate) use feed::{Feed, Page, PageState, Source, TurnFilter};
+pub(crate) use feed::{Feed, Page, PageState, SharedReads, Source, TurnFilter};
 pub(crate) use keep_alive::KeepAliveTicker;
 pub(crate) use sink::{ChunkSender, body_from};
 pub(crate) use socket::SocketOwner;

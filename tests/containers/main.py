@@ -417,9 +417,9 @@ def caddy_beside(command, image):
         answer_of_the_demo_agent(api)
         redirect = Api((address, 80), compose.key, domain).open("GET", "/")
         assert redirect.status == 308 and redirect.headers["Location"] == f"https://{domain}/"
-        key = compose("exec", "-T", "gateway", "acp-gateway", "key", "create", "open-webui", "--scopes", "read,prompt,approve").strip()
+        key = compose("exec", "-T", "gateway", "acp-gateway", "key", "create", "open-webui", "--scopes", "read,prompt,approve,actAs").strip()
         url = re.search(r"OPENAI_API_BASE_URL: (\S+)", text)[1]
-        program = "fetch(process.env.URL + '/models', { headers: { authorization: 'Bearer ' + process.env.KEY } }).then(async (answer) => console.log(await answer.text()))"
+        program = "fetch(process.env.URL + '/models', { headers: { authorization: 'Bearer ' + process.env.KEY, 'x-acp-user': 'ann@example.org' } }).then(async (answer) => console.log(await answer.text()))"
         words = ["--rm", "--network", f"{NAME}_default", "--env", "URL", "--env", "KEY", "--entrypoint", "node", IMAGES["gateway-node"], "-e", program]
         models = json.loads(run("docker", "run", *words, env={**os.environ, "URL": url, "KEY": key}))
         assert [model["id"] for model in models["data"]] == ["demo"], models

@@ -6,7 +6,7 @@ use reqwest::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::key_life::{key, key_command};
+use crate::key_life::{key, key_command, user_key};
 use crate::support::gateway::{KEY, KEY_RELOAD_INTERVAL, NO_CONFIG_FILE, command};
 use crate::support::places::{fake_agent, gateway_program};
 use crate::support::wait::{LONGEST, eventually};
@@ -328,15 +328,19 @@ async fn diagnostics_are_at_most_a_mebibyte() {
 }
 
 #[tokio::test]
-async fn other_keys_read_neither_keys_nor_diagnostics() {
+async fn other_keys_read_no_diagnostics_and_only_keys_of_their_user() {
     let gateway = started();
     let scopes = "read,prompt,approve,files,mcp,fleet,metrics";
-    let other = key(&gateway, "other", scopes).await;
-    for path in ["/v1/keys", "/v1/diagnostics"] {
+    let other = user_key(&gateway, "other", scopes).await;
+    let get = |path: &str| {
         let request = gateway.http.get(format!("{}{path}", gateway.url));
-        let answer = Answer::of(request.bearer_auth(&other)).await;
-        answer.problem(403, "forbidden");
-    }
+        Answer::of(request.bearer_auth(&other))
+    };
+    get("/v1/diagnostics").await.problem(403, "forbidden");
+    let list = get("/v1/keys").await.body;
+    let names = list["keys"].as_array().expect("a list").iter();
+    let names: Vec<_> = names.map(|key| &key["name"]).collect();
+    assert_eq!(names, ["other"], "{list}");
 }
 
 /// Creates a link key with the command beside the gateway.
@@ -385,6 +389,7 @@ async fn list_of_keys_has_their_rights_and_their_expiry_and_pages() {
         json!({
             "keyId": id, "name": "admin", "kind": "admin", "user": "owner", "tenant": "default", "scopes": ["admin"],
             "memberNames": [], "folders": [], "limits": {}, "createdAt": null, "expiresAt": null, "lastUsedAt": null,
+            "isCurrent": true,
         })
     );
     assert_eq!(
@@ -392,7 +397,7 @@ async fn list_of_keys_has_their_rights_and_their_expiry_and_pages() {
         json!({
             "keyId": keys[1]["keyId"], "name": "alice", "kind": "named", "user": "alice", "tenant": "default",
             "scopes": ["read", "fleet"], "memberNames": ["box"], "folders": [], "limits": { "max_streams": 3 }, "createdAt": keys[1]["createdAt"],
-            "expiresAt": null, "lastUsedAt": null,
+            "expiresAt": null, "lastUsedAt": null, "isCurrent": false,
         })
     );
     assert_eq!(keys[2]["kind"], "link", "{keys}");

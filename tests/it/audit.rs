@@ -1,9 +1,10 @@
-//! The audit log: its events, its stream, its bounds, and the commands that read it.
+//! The audit log: its events, its reads of sessions, its stream, its bounds, and the commands that read it.
 
 mod command;
 mod decisions;
 mod events;
 mod flood;
+mod reads;
 mod stream;
 
 use std::time::Duration;

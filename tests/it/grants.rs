@@ -1,5 +1,6 @@
 //! Sessions that are shared with other users.
 
+mod groups;
 mod matrix;
 mod model;
 mod revoked;

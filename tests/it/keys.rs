@@ -371,3 +371,26 @@ async fn the_last_use_is_written_and_never_brings_back_a_revoked_key() {
         .collect();
     assert_eq!(after, [("alice".to_owned(), Some(house.clock.now()))]);
 }
+
+#[tokio::test]
+async fn networks_of_a_key_are_bounded_and_survive_a_restart() {
+    let house = House::new();
+    let gateway = house.keys();
+    let (text, _) = gateway.create(&new_key("alice")).unwrap();
+    let address = |last: u8| std::net::IpAddr::from([192, 0, 2, last]);
+    let networks = gateway.verify(text.expose()).unwrap().networks;
+    assert!((0..17).all(|last| networks.add(address(last))));
+    assert!(!networks.add(address(16)), "it is known");
+    assert!(networks.add(address(0)), "only the last 16 are known");
+    let in_one_network = ["2001:db8::1", "2001:db8::2"].map(|text| text.parse().unwrap());
+    assert_eq!(
+        in_one_network.map(|client| networks.add(client)),
+        [true, false]
+    );
+    let shutdown = Shutdown::new();
+    let following = shutdown.spawn(gateway.clone().run(shutdown.clone()));
+    shutdown.start_drain();
+    following.await.unwrap();
+    let networks = house.keys().verify(text.expose()).unwrap().networks;
+    assert!(!networks.add(address(16)) && networks.add(address(1)));
+}

@@ -23,6 +23,7 @@ mod readers;
 mod start_time;
 mod storm;
 mod surfaces;
+mod users;
 
 /// The tests ask more often than a person may.
 const LIMITS: &str = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 200\n";

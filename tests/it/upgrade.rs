@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::key_life::by;
 use crate::scale::cycles::{End, Figures, World};
 use crate::store::LOG;
 use crate::store::migration::{copy_of, format_of, run};
@@ -17,7 +18,7 @@ use crate::support::gateway::KEY;
 use crate::support::history::{Frame, Reader};
 use crate::support::places::{fake_agent, gateway_program};
 use crate::support::wait::{LONGEST, eventually};
-use crate::support::{Gateway, History, Random, figure};
+use crate::support::{Answer, Gateway, History, Random, figure};
 
 /// Names the previous gateway.
 const PREVIOUS: &str = "ACP_GATEWAY_TEST_PREVIOUS";
@@ -25,6 +26,8 @@ const PREVIOUS_FORMAT: i32 = 6;
 /// How much clients see from each build, and for how long at most.
 const EVENTS: u64 = 10_000;
 const LIFE: Duration = Duration::from_secs(30);
+/// The turns of `owner` with each build, whose ends a webhook receives.
+const OWNER_TURNS: usize = 20;
 /// The interval between two uploads.
 const UPLOAD: Duration = Duration::from_millis(20);
 
@@ -55,6 +58,7 @@ fn upload(
         .map(|session| format!("{}/v1/sessions/{session}/files", gateway.url))
         .collect();
     let http = gateway.http.clone();
+    let key = gateway.key.clone();
     tokio::spawn(async move {
         let mut pace = tokio::time::interval(UPLOAD);
         let mut number = 0;
@@ -64,7 +68,7 @@ fn upload(
                 _ = &mut stopped => return number,
             }
             let url = format!("{}/upload-{number}", urls[number % urls.len()]);
-            let request = http.put(url).bearer_auth(KEY).body(number.to_string());
+            let request = http.put(url).bearer_auth(&key).body(number.to_string());
             match request.send().await {
                 Ok(response) => assert_eq!(response.status(), StatusCode::CREATED),
                 Err(_) => return number,
@@ -72,6 +76,28 @@ fn upload(
             number += 1;
         }
     })
+}
+
+/// A request with the key of the configuration.
+async fn owner(gateway: &Gateway, method: Method, path: &str, body: Option<&Value>) -> Value {
+    let request = by(gateway, KEY, method, path).header("prefer", "wait=60");
+    let answer = Answer::of(match body {
+        Some(body) => request.json(body),
+        None => request,
+    });
+    let answer = answer.await;
+    assert!(answer.status.is_success(), "{path}: {answer:?}");
+    answer.body
+}
+
+/// `build`: a name for the prompts, which must differ.
+async fn turns_of_owner(gateway: &Gateway, session: &str, build: &str) {
+    let path = format!("/v1/sessions/{session}/prompts");
+    for number in 0..OWNER_TURNS {
+        let prompt = json!({ "prompt": format!("echo {build} {number}") });
+        let turn = owner(gateway, Method::POST, &path, Some(&prompt)).await;
+        assert_eq!(turn["status"], "completed", "{turn}");
+    }
 }
 
 async fn task(gateway: &Gateway, description: &str) -> String {
@@ -89,35 +115,21 @@ async fn until_task(gateway: &Gateway, task: &str, status: &str) -> Value {
     .await
 }
 
-/// The number of deliveries by session.
-async fn deliveries(gateway: &Gateway) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
+/// The number of deliveries about a session of `owner`.
+async fn deliveries(gateway: &Gateway, session: &str) -> usize {
+    let mut count = 0;
     let mut cursor = String::new();
     loop {
         let path = format!("/v1/webhooks/deliveries?limit=100{cursor}");
-        let page = gateway.get(&path).await;
-        for delivery in page["deliveries"].as_array().expect("a list") {
-            let session = delivery["sessionId"].as_str().expect("an id");
-            *counts.entry(session.to_owned()).or_default() += 1;
-        }
+        let page = owner(gateway, Method::GET, &path, None).await;
+        let deliveries = page["deliveries"].as_array().expect("a list");
+        let fits = |delivery: &&Value| delivery["sessionId"] == session;
+        count += deliveries.iter().filter(fits).count();
         let Some(next) = page["nextCursor"].as_str() else {
-            return counts;
+            return count;
         };
         cursor = format!("&cursor={next}");
     }
-}
-
-/// The number of completed turns by session.
-fn completed(history: &History) -> BTreeMap<String, usize> {
-    let is_end = |text: &str| without_id(text)["type"] == "prompt.completed";
-    let mut counts = BTreeMap::new();
-    for (session, log) in &history.logs {
-        let count = log.events.iter().filter(|text| is_end(text)).count();
-        if count > 0 {
-            counts.insert(session.clone(), count);
-        }
-    }
-    counts
 }
 
 /// An event without its id, which contains the epoch of the log.
@@ -156,8 +168,8 @@ async fn return_to_the_previous_build(gateway: &mut Gateway, copy: &Path, histor
     gateway.program = previous();
     assert_eq!(gateway.try_start(), Err(Some(1)));
     let text = gateway.log();
-    let reason = "has format 6, and this version reads format 5 only";
-    assert!(text.contains(reason), "{text}");
+    let reason = format!("has format {}, and this version reads", PREVIOUS_FORMAT + 1);
+    assert!(text.contains(&reason), "{text}");
     assert!(std::fs::read(&log).expect("the log") == migrated);
 
     let copy = copy.to_str().expect("UTF-8");
@@ -192,11 +204,26 @@ async fn gateway_of_the_previous_format_is_killed_under_load_and_this_build_cont
         setup
             .program(previous())
             .agent("single", fake_agent(), &[], single)
+            // The agent of `owner`, whose prompts are not in the history.
+            .agent("beside", fake_agent(), &[], "")
             .settings("webhooks.allowed_hosts = [\"localhost\"]")
     });
     let webhook = json!({ "url": "https://localhost:1/", "events": ["prompt.completed"] });
-    let (status, webhook) = world.gateway.post("/v1/webhooks", &webhook).await;
-    assert_eq!(status, StatusCode::CREATED, "{webhook}");
+    owner(&world.gateway, Method::POST, "/v1/webhooks", Some(&webhook)).await;
+    let session = json!({ "agent": "beside" });
+    let own = owner(&world.gateway, Method::POST, "/v1/sessions", Some(&session)).await;
+    let own = own["sessionId"].as_str().expect("an id").to_owned();
+    turns_of_owner(&world.gateway, &own, "previous").await;
+    // The migration renames the user of the key of the configuration, and repeated requests count for each user.
+    let words = ["key", "create", "alice", "--scopes", "admin"];
+    let (is_created, key) = run(&world.gateway, &words);
+    assert!(is_created, "{key}");
+    world.gateway.key = key.trim_end().to_owned();
+    eventually("the gateway has read its keys again", LONGEST, || async {
+        let answer = Answer::of(world.gateway.request(Method::GET, "/v1")).await;
+        (answer.status == StatusCode::OK).then_some(())
+    })
+    .await;
     let running = task(&world.gateway, "hang").await;
     until_task(&world.gateway, &running, "running").await;
     let queued = task(&world.gateway, "echo after").await;
@@ -228,11 +255,10 @@ async fn gateway_of_the_previous_format_is_killed_under_load_and_this_build_cont
     window.shows(EVENTS, LIFE).await;
     let history = world.close(window, &mut figures).await;
     history.assert_holds();
-    let ended = completed(&history);
-    eventually("each completed turn has one delivery", LONGEST, || async {
-        let mut found = deliveries(&world.gateway).await;
-        found.retain(|session, _| history.logs.contains_key(session));
-        (found == ended).then_some(())
+    turns_of_owner(&world.gateway, &own, "this").await;
+    eventually("each turn of `owner` has one delivery", LONGEST, || async {
+        let found = deliveries(&world.gateway, &own).await;
+        (found == 2 * OWNER_TURNS).then_some(())
     })
     .await;
     figure(&format!("{uploaded} uploads\n{}", figures.summary()));

@@ -1,12 +1,15 @@
 //! Users: what belongs to one user does not exist for the others.
 
 mod acp;
+mod act_as;
 mod chat;
 mod ends;
 mod folders;
 mod names;
 mod one_person;
+mod own_keys;
 mod private;
+mod roles;
 
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};

@@ -27,6 +27,8 @@ let page;
 let chat;
 let link;
 
+const farFolder = () => path.join(far.folder, "data", "workspaces", "far");
+
 /** The entries of all kinds but the member, which has none. */
 function entries(farKey) {
   const agents = {
@@ -41,7 +43,7 @@ function entries(farKey) {
     far: [
       `url = ${toml(`${far.origin.replace(/^http/, "ws")}/acp/demo`)}`,
       `token = ${toml(farKey)}`,
-      `remote_folders = ${toml([path.join(far.folder, "data", "workspaces")])}`,
+      `remote_folders = ${toml([farFolder()])}`,
       "pool = { min_idle = 0 }",
     ],
     broken: ['command = "false"', "pool = { min_idle = 0 }"],
@@ -53,6 +55,7 @@ function entries(farKey) {
 before(async () => {
   browser = await launch();
   far = await Gateway.start();
+  await mkdir(farFolder());
   const farKey = new URLSearchParams(new URL(await far.adminLink()).hash.slice(1)).get("key");
   gateway = await Gateway.start({ config: entries(farKey) });
   link = await gateway.adminLink();

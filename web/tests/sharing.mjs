@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Api } from "./support/api.mjs";
-import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
+import { checkAccessibility, launch, pictures, Watch } from "./support/browser.mjs";
 import { Chat } from "./support/chat.mjs";
 import { Gateway } from "./support/gateway.mjs";
 
@@ -50,22 +50,23 @@ const level = (dialog, name) => dialog.getByRole("combobox", { name: `Access of 
 /** As `PUT` of a grant outside of the page. */
 const give = (grantee, access) => alice.api.call("PUT", `sessions/${session}/grants/${grantee}`, { access });
 
+const granted = async () => (await alice.api.call("GET", `sessions/${session}/grants`)).grants.map(({ grantee, access }) => [grantee, access]);
+
+/** Repeats a request until the gateway accepts it. */
+async function until(request) {
+  const deadline = Date.now() + 30_000;
+  for (;;) {
+    try {
+      return await request();
+    } catch (error) {
+      if (Date.now() > deadline) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
 /** The page reads the access again when a person returns to its window. */
 const returns = ({ page }) => page.evaluate(() => dispatchEvent(new Event("focus")));
-
-/** Pictures of both themes, and of a phone. */
-async function pictures(page, name) {
-  const { width, height } = page.viewportSize();
-  for (const theme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
-    await checkAccessibility(page);
-    await screenshot(page, `${name}-${theme}`);
-    await page.setViewportSize({ width: 390, height: 844 });
-    await screenshot(page, `${name}-phone-${theme}`);
-    await page.setViewportSize({ width, height });
-  }
-  await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
-}
 
 test("alice shares a session with the keyboard alone, and errors are shown at the field", async () => {
   const { page, chat } = alice;
@@ -77,7 +78,7 @@ test("alice shares a session with the keyboard alone, and errors are shown at th
   await page.getByRole("button", { name: "Share…" }).focus();
   await page.keyboard.press("Enter");
   const dialog = page.getByRole("dialog", { name: "Share this session" });
-  const field = dialog.getByRole("textbox", { name: "User name" });
+  const field = dialog.getByRole("textbox", { name: "Name" });
   await field.waitFor();
   assert.equal(await field.evaluate((input) => input === document.activeElement), true);
   await dialog.getByText("alice (you)").waitFor();
@@ -103,10 +104,27 @@ test("alice shares a session with the keyboard alone, and errors are shown at th
   // All users of the tenant, and back.
   await level(dialog, "All users of default").selectOption("Can send messages");
   await dialog.getByRole("status").filter({ hasText: "All users of default: Can send messages" }).waitFor({ state: "attached" });
-  assert.deepEqual((await alice.api.call("GET", `sessions/${session}/grants`)).grants.map(({ grantee, access }) => [grantee, access]), [["user:bob", "read"], ["tenant", "prompt"]]);
+  assert.deepEqual(await granted(), [["user:bob", "read"], ["tenant", "prompt"]]);
   await pictures(page, "share");
   await level(dialog, "All users of default").selectOption("No access");
   await dialog.getByRole("status").filter({ hasText: "All users of default: No access" }).waitFor({ state: "attached" });
+
+  // A group of which bob is a member. The gateway reads its users once a second.
+  await gateway.command("user", "update", "bob", "--groups", "team");
+  await until(() => give("group:team", "read"));
+  await alice.api.call("DELETE", `sessions/${session}/grants/group:team`);
+  await dialog.getByRole("combobox", { name: "Share with" }).selectOption("A group");
+  await field.fill("nobody");
+  await page.keyboard.press("Enter");
+  await dialog.getByRole("alert").filter({ hasText: "There is no group “nobody”" }).waitFor();
+  await field.fill("team");
+  await page.keyboard.press("Enter");
+  await level(dialog, "Group team").selectOption("Can answer requests");
+  await dialog.getByRole("status").filter({ hasText: "Group team: Can answer requests" }).waitFor({ state: "attached" });
+  assert.deepEqual(await granted(), [["user:bob", "read"], ["group:team", "approve"]]);
+  await pictures(page, "share-group");
+  await dialog.getByRole("button", { name: "Remove Group team" }).click();
+  await level(dialog, "Group team").waitFor({ state: "detached" });
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   assert.equal(await menu(alice).evaluate((button) => button === document.activeElement), true);
@@ -203,7 +221,7 @@ test("alice takes the access back: the page of bob says so, and the entry disapp
   const dialog = alice.page.getByRole("dialog", { name: "Share this session" });
   await dialog.getByRole("button", { name: "Remove bob" }).press("Enter");
   await level(dialog, "bob").waitFor({ state: "detached" });
-  assert.equal(await dialog.getByRole("textbox", { name: "User name" }).evaluate((input) => input === document.activeElement), true);
+  assert.equal(await dialog.getByRole("textbox", { name: "Name" }).evaluate((input) => input === document.activeElement), true);
   await alice.page.keyboard.press("Escape");
 
   await page.getByRole("alert").filter({ hasText: "You no longer have access to this session, or it was deleted." }).waitFor();

@@ -64,7 +64,7 @@ async fn method_not_allowed() -> TransportError {
 /// Admits the request, or responds with the reason why it is not admitted.
 async fn admit(State(app): State<AcpState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match app.requests.admit(&mut parts) {
+    match app.requests.admit(&mut parts).await {
         Ok(None) => next.run(Request::from_parts(parts, body)).await,
         Ok(Some(response)) => response,
         Err(error) => TransportError::from(error).into_response(),

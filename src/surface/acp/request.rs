@@ -72,6 +72,9 @@ impl From<AdmitError> for TransportError {
     fn from(error: AdmitError) -> Self {
         let error = match error {
             AdmitError::Rejected(error) => error,
+            AdmitError::ActAs(error) => {
+                return Self::new(StatusCode::FORBIDDEN, error.to_string());
+            }
             AdmitError::RateLimited(limit) => {
                 return Self {
                     failure: limit.into(),

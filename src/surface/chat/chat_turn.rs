@@ -169,15 +169,15 @@ pub(crate) struct LatestTurn {
 
 impl LatestTurn {
     /// `id`: the client's id of the conversation, or the id of a session. `None` if it has no turn.
-    pub(crate) async fn find(
+    pub(crate) async fn find<S>(
         app: &AppState,
-        by: &Principal,
+        by: &Authorized<S>,
         agent: &AgentName,
         protocol: &str,
         id: &str,
     ) -> Result<Option<Self>> {
         if let Some(session) = named_session(app, by, id).await? {
-            let session = app.sessions.open(by, session).await?;
+            let session = app.open_one_session(by, session).await?;
             let newest = session.query().prompts(None, 1).await?;
             let newest = newest.prompts.first().map(|turn| turn.prompt_id);
             return Ok(newest.map(|prompt| Self {
@@ -200,7 +200,7 @@ impl LatestTurn {
         let Some(newest) = turns.last() else {
             return Ok(None);
         };
-        match app.sessions.open(by, session).await {
+        match app.open_one_session(by, session).await {
             Ok(session) => Ok(Some(Self {
                 session,
                 prompt: newest.prompt_id(),

@@ -122,7 +122,7 @@ impl Search<'_> {
         let mut all = Vec::new();
         let mut are_missing = false;
         for conversation in stored.map_err(ApiError::internal)? {
-            let session = self.app.sessions.open(self.by, conversation.session);
+            let session = self.app.open_one_session(self.by, conversation.session);
             match session.await {
                 Ok(session) => all.push(Match {
                     newest: conversation.turns.last().map(Turn::prompt_id),
@@ -202,7 +202,7 @@ impl Search<'_> {
                 let (mut stored, are_missing) = self.stored(key).await?;
                 if let (None, Some(id)) = (stored.last(), self.request.session) {
                     stored.push(Match {
-                        session: self.app.sessions.open(self.by, id).await?,
+                        session: self.app.open_one_session(self.by, id).await?,
                         conversation: Conversation::new(id),
                         newest: self.request.follows,
                     });

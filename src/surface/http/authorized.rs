@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use crate::auth::{Admission, Credential};
+use crate::auth::{ActAsError, Admission, Credential};
+use crate::server::RequestId;
+use base::shutdown::Shutdown;
 use base::types::{Author, Principal, Scope};
 
 /// The scope that a route requires. `None` accepts any key.
@@ -39,6 +41,7 @@ required_scopes! {
 #[derive(Debug, Clone)]
 pub(crate) struct Authorized<S> {
     admission: Arc<Admission>,
+    request: Option<RequestId>,
     scope: PhantomData<fn() -> S>,
 }
 
@@ -49,7 +52,11 @@ impl<S> Authorized<S> {
     }
 
     pub(crate) fn author(&self) -> Author {
-        self.credential().verified.author(self.admission.client)
+        let author = self.credential().verified.author(self.admission.client);
+        Author {
+            http_request_id: self.request.as_ref().map(|id| id.as_str().into()),
+            ..author
+        }
     }
 
     /// The admission, for streams: a stream outlives its request and ends when its key ends.
@@ -81,6 +88,8 @@ pub(crate) enum AccessError {
     NoCredential,
     #[error("this key does not have the scope {}", .0.name())]
     MissingScope(Scope),
+    #[error(transparent)]
+    ActAs(#[from] ActAsError),
 }
 
 impl<S: RequiredScope> Authorized<S> {
@@ -89,11 +98,35 @@ impl<S: RequiredScope> Authorized<S> {
         let admission = admission.filter(|admission| admission.credential.is_some());
         let by = Self {
             admission: Arc::clone(admission.ok_or(AccessError::NoCredential)?),
+            request: parts.extensions.get().cloned(),
             scope: PhantomData,
         };
-        if let Some(scope) = S::SCOPE {
-            by.require(scope)?;
+        by.check()
+    }
+
+    /// The same for the user that a program names in its request, see [`Admission::acting_as`].
+    pub(crate) async fn acting_as(
+        self,
+        name: Option<&str>,
+        shutdown: &Shutdown,
+    ) -> Result<Self, AccessError> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return Ok(self);
+        };
+        match self.admission.acting_as(name, shutdown).await? {
+            Some(acting) => Self {
+                admission: Arc::new(acting),
+                ..self
+            }
+            .check(),
+            None => Ok(self),
         }
-        Ok(by)
+    }
+
+    fn check(self) -> Result<Self, AccessError> {
+        if let Some(scope) = S::SCOPE {
+            self.require(scope)?;
+        }
+        Ok(self)
     }
 }

@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use super::authorized::AccessError;
 use super::body::{BodyError, ascii};
 use super::json::JsonError;
-use crate::auth::{AdmissionError, INVALID_TOKEN};
+use crate::auth::{ActAsError, AdmissionError, INVALID_TOKEN};
 use crate::server::{AdmitError, BodyMemoryFull};
 use base::telemetry::ErrorChain;
 use base::types::Scope;
@@ -182,7 +182,18 @@ impl From<AdmitError> for ApiError {
         match error {
             AdmitError::Rejected(error) => error.into(),
             AdmitError::RateLimited(exceeded) => exceeded.into(),
+            AdmitError::ActAs(error) => error.into(),
         }
+    }
+}
+
+impl From<ActAsError> for ApiError {
+    fn from(error: ActAsError) -> Self {
+        let code = match &error {
+            ActAsError::Store(_) => ProblemCode::StorageFull,
+            _ => ProblemCode::Forbidden,
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -193,6 +204,7 @@ impl From<AccessError> for ApiError {
             AccessError::MissingScope(scope) => {
                 Problem::missing_scope(scope, error.to_string()).into()
             }
+            AccessError::ActAs(error) => error.into(),
         }
     }
 }

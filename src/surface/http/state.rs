@@ -10,6 +10,7 @@ use http::StatusCode;
 use tokio::sync::watch;
 use tracing::Span;
 
+use super::authorized::Authorized;
 use super::error::ApiError;
 use crate::auth::{Admission, Policy};
 use crate::config::Limits;
@@ -22,12 +23,9 @@ use agents::agent::CurrentCatalogue;
 use agents::cca::CcaMembers;
 use agents::pool::Pool;
 use base::shutdown::Shutdown;
-use base::types::{
-    Author, Epoch, Ids, KeyedCounts, Principal, PrincipalLimits, PromptId, SessionId,
-};
+use base::types::{Author, Epoch, Ids, KeyedCounts, PrincipalLimits, PromptId, SessionId};
 use events::api::ConfigurationValue;
-use events::event::RejectReason;
-use log::audit::{Audit, Counted};
+use log::audit::Audit;
 use log::eventlog::EventLog;
 use sessions::broadcast::{self, Broadcasts};
 use sessions::conversation::{self, Conversations};
@@ -143,23 +141,36 @@ impl AppState {
     }
 
     /// Opens the session of a request.
-    pub(crate) async fn open_session(
+    pub(crate) async fn open_session<S>(
         &self,
-        by: &Principal,
+        by: &Authorized<S>,
         id: SessionId,
     ) -> Result<SessionHandle, SessionError> {
         record_session(id);
-        self.sessions.open(by, id).await
+        self.open_one_session(by, id).await
+    }
+
+    /// Opens one of the sessions of a request. The audit log records the readers that do not own a session.
+    pub(crate) async fn open_one_session<S>(
+        &self,
+        by: &Authorized<S>,
+        id: SessionId,
+    ) -> Result<SessionHandle, SessionError> {
+        let session = self.sessions.open(by, id).await?;
+        let owner = session.log().owner();
+        if by.user != *owner {
+            self.audit.session_read(&by.author(), id, owner);
+        }
+        Ok(session)
     }
 
     pub(crate) fn audit_forbidden(&self, author: &Author) {
-        let event = Counted::RequestRejected(RejectReason::Forbidden);
-        self.audit.counted().by_key(author, event, self.ids.now());
+        self.policy.count_forbidden(author);
     }
 
     pub(crate) async fn admit(&self, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
-        match self.requests.admit(&mut parts) {
+        match self.requests.admit(&mut parts).await {
             Ok(None) => {
                 let admission = parts.extensions.get::<Arc<Admission>>();
                 let author = admission.and_then(|admission| admission.author());

@@ -28,8 +28,11 @@ pub(super) async fn create(
     body: JsonBody<CompletionBody, WholeHistory>,
 ) -> Result<Response> {
     let app = request.app;
-    let by = request.by;
     let body = body.value;
+    let by = request
+        .by
+        .acting_as(body.user.as_deref(), &app.shutdown)
+        .await?;
     body.check()?;
     let (agent, model) = models::select(&app, &body.model)?;
     if body.is_side_job(&headers) {

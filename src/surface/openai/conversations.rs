@@ -10,9 +10,10 @@ use super::items::TurnItems;
 use super::models;
 use crate::surface::chat::create_session;
 use crate::surface::http::{
-    AnyQuery, ApiError, ApiRequest, AppState, CanPrompt, CanRead, JsonBody, Result, WholeHistory,
+    AnyQuery, ApiError, ApiRequest, AppState, Authorized, CanPrompt, CanRead, JsonBody, Result,
+    WholeHistory,
 };
-use base::types::{AgentName, Principal, PromptId};
+use base::types::{AgentName, PromptId};
 use events::api::ProblemCode;
 use sessions::session::SessionHandle;
 
@@ -34,7 +35,7 @@ fn unknown_conversation() -> ApiError {
     )
 }
 
-async fn open(app: &AppState, by: &Principal, id: &str) -> Result<SessionHandle> {
+async fn open<S>(app: &AppState, by: &Authorized<S>, id: &str) -> Result<SessionHandle> {
     let id = id.strip_prefix("conv_").and_then(|id| id.parse().ok());
     let session = app.open_session(by, id.ok_or_else(unknown_conversation)?);
     Ok(session.await?)

@@ -4,8 +4,8 @@ use axum::Json;
 use serde::Serialize;
 
 use crate::surface::chat::ModelOption;
-use crate::surface::http::{AnyQuery, ApiError, ApiRequest, AppState, CanRead, Result};
-use base::types::{AgentName, Principal};
+use crate::surface::http::{AnyQuery, ApiError, ApiRequest, AppState, Authorized, CanRead, Result};
+use base::types::AgentName;
 use events::api::ProblemCode;
 use sessions::session::{ListQuery, SessionError};
 
@@ -48,7 +48,7 @@ pub(super) async fn list(request: ApiRequest<CanRead, (), AnyQuery>) -> Result<J
     }))
 }
 
-async fn offered(app: &AppState, by: &Principal, agent: &AgentName) -> Result<Vec<String>> {
+async fn offered<S>(app: &AppState, by: &Authorized<S>, agent: &AgentName) -> Result<Vec<String>> {
     let query = ListQuery {
         agent: Some(agent.clone()),
         limit: 1,
@@ -59,7 +59,7 @@ async fn offered(app: &AppState, by: &Principal, agent: &AgentName) -> Result<Ve
     let Some(newest) = sessions.first() else {
         return Ok(Vec::new());
     };
-    let session = match app.sessions.open(by, newest.session_id).await {
+    let session = match app.open_one_session(by, newest.session_id).await {
         Ok(session) => session.snapshot().await?,
         // It was deleted meanwhile.
         Err(SessionError::NoSuchSession) => return Ok(Vec::new()),

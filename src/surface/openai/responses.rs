@@ -34,8 +34,9 @@ pub(super) async fn create(
     body: JsonBody<ResponseBody, WholeHistory>,
 ) -> Result<Response> {
     let app = request.app;
-    let by = request.by;
     let body = body.value;
+    let by = request.by.acting_as(body.user.as_deref(), &app.shutdown);
+    let by = by.await?;
     body.check()?;
     let (agent, model) = models::select(&app, &body.model)?;
     let previous = body.previous().map(str::parse::<ResponseId>).transpose();
@@ -131,7 +132,7 @@ fn unknown_response() -> ApiError {
 }
 
 async fn open<S>(app: &AppState, by: &Authorized<S>, id: ResponseId) -> Result<ChatTurn> {
-    let session = app.sessions.open(by, id.session).await?;
+    let session = app.open_session(by, id.session).await?;
     ChatTurn::existing(app, by, session, id.prompt, Vec::new()).await
 }
 
@@ -191,6 +192,7 @@ pub(super) struct ResponseBody {
     pub(super) background: Option<bool>,
     previous_response_id: Option<String>,
     conversation: Option<Value>,
+    user: Option<String>,
     tool_choice: Option<Value>,
     text: Option<Value>,
 }

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use super::{audit, first};
+use crate::key_life::key_command;
 use crate::support::gateway::{NO_CONFIG_FILE, command};
 use crate::support::places::gateway_program;
 use crate::support::stored::{stored_like, unpacked};
@@ -164,6 +165,134 @@ async fn verify_succeeds_while_the_gateway_runs_and_after_a_kill_and_a_restore()
     gateway.session("fake").await;
     let verified = audit_command(&gateway, &["verify"]);
     assert!(verified.status.success(), "{verified:?}");
+}
+
+/// The lines that `audit export` prints.
+fn exported(gateway: &Gateway, args: &[&str]) -> String {
+    let output = audit_command(gateway, &[&["export"], args].concat());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[tokio::test]
+async fn export_of_a_session_is_lines_of_the_full_export() {
+    let mut gateway = Setup::fake(&[]).start();
+    let sessions = [gateway.session("fake").await, gateway.session("fake").await];
+    for session in &sessions {
+        gateway.prompt(session, "permission").await;
+        gateway
+            .log_until(session, |event| event["type"] == "request.created")
+            .await;
+        let path = format!("/v1/sessions/{session}/permissions/r1");
+        let answer = json!({ "optionId": "allow" });
+        let answered = gateway.posted(&path, &[], &answer);
+        assert_eq!(answered.await.status, 204);
+        gateway
+            .log_until(session, |event| event["type"] == "prompt.completed")
+            .await;
+    }
+    gateway.stop();
+    let [session, other] = &sessions;
+    let file = gateway.path("moved");
+    let moved = command(gateway_program())
+        .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
+        .env("ACP_GATEWAY_DATA", gateway.path("data"))
+        .args(["export", session])
+        .arg(&file)
+        .output()
+        .expect("the binary was built");
+    assert!(moved.status.success(), "{moved:?}");
+
+    let pending = exported(&gateway, &["--session", session]);
+    assert!(!pending.contains("session.exported"), "it has no number");
+    gateway.start();
+    first(&gateway, "session.exported").await;
+    let all = exported(&gateway, &[]);
+    let of_session = exported(&gateway, &["--session", session]);
+    let types = |text: &str| {
+        let types = text.lines().map(|line| {
+            let event: Value = serde_json::from_str(line).expect("JSON");
+            event["type"].as_str().expect("a type").to_owned()
+        });
+        types.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        types(&of_session),
+        [
+            "permission.decided",
+            "permission.tool_call_ended",
+            "session.exported"
+        ]
+    );
+    let expected = all.lines().filter(|line| line.contains(session.as_str()));
+    assert!(of_session.lines().eq(expected), "{all}");
+    assert!(!of_session.contains(other.as_str()));
+    let last: Value = serde_json::from_str(of_session.lines().last().expect("a line")).expect("it");
+    let time = last["time"].as_str().expect("a time");
+    let since = exported(&gateway, &["--session", session, "--since", time]);
+    assert_eq!(types(&since), ["session.exported"]);
+    let none = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
+    assert_eq!(exported(&gateway, &["--session", none]), "");
+}
+
+/// `audit verify --file` of this text, without a data folder.
+fn verify_file(gateway: &Gateway, text: &str) -> Output {
+    let file = gateway.path("export.ndjson");
+    std::fs::write(&file, text).expect("the folder is ours");
+    command(gateway_program())
+        .env_clear()
+        .env(NO_CONFIG_FILE.0, NO_CONFIG_FILE.1)
+        .current_dir(gateway.path(""))
+        .args(["audit", "verify", "--file"])
+        .arg(&file)
+        .output()
+        .expect("the binary was built")
+}
+
+#[tokio::test]
+async fn verify_of_a_file_detects_changed_removed_and_inserted_lines() {
+    let mut gateway = some_events().await;
+    gateway.stop();
+    let all = exported(&gateway, &[]);
+    let lines: Vec<&str> = all.lines().collect();
+    assert!(lines.len() >= 4, "{all}");
+    let verified = |text: &str| {
+        let output = verify_file(&gateway, text);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let hash = |text: &str| {
+        let (_, hash) = text.split_once("last hash ").expect("a hash");
+        hash.to_owned()
+    };
+    let of_store = audit_command(&gateway, &["verify"]);
+    let of_store = String::from_utf8(of_store.stdout).expect("text");
+    assert_eq!(hash(&verified(&all)), hash(&of_store));
+    // Exports of consecutive times are parts of one chain.
+    let rest = lines[2..].join("\n");
+    assert!(verified(&rest).contains(&format!("events 3 to {}", lines.len())));
+    assert!(verified("").contains("no events"));
+    key_command(&gateway, &["create", "alice"]);
+    assert!(verified(&exported(&gateway, &[])).contains(", 1 pending"));
+
+    let changed = all.replacen("\"agent\":\"fake\"", "\"agent\":\"none\"", 1);
+    let removed = [&lines[..1], &lines[2..]].concat().join("\n");
+    let inserted = [&lines[..2], &lines[1..]].concat().join("\n");
+    let garbage = format!("{all}not an event\n");
+    for (text, error) in [
+        (&changed, "does not contain the hash"),
+        (&removed, "event 3 does not contain"),
+        (&inserted, "event 2 does not contain"),
+        (&garbage, "is not an event"),
+    ] {
+        let output = verify_file(&gateway, text);
+        let message = String::from_utf8(output.stderr.clone()).expect("text");
+        assert!(
+            output.status.code() == Some(1) && message.contains(error),
+            "{error}: {output:?}"
+        );
+    }
 }
 
 /// Replaces a run of the stopped gateway's audit log, with a valid checksum.

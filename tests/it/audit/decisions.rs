@@ -1,6 +1,7 @@
 //! Decisions about permissions and refused requests of agents, with their authors.
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{audit, of, settled};
 use crate::support::places::fake_agent;
@@ -19,11 +20,21 @@ async fn asked(gateway: &Gateway) -> String {
 /// Answers the request. Returns the status.
 async fn answer(gateway: &Gateway, session: &str, option: &str) -> u16 {
     let path = format!("/v1/sessions/{session}/permissions/r1");
+    let headers = [("x-request-id", "decision-1")];
     gateway
-        .posted(&path, &[], &json!({ "optionId": option }))
+        .posted(&path, &headers, &json!({ "optionId": option }))
         .await
         .status
         .as_u16()
+}
+
+/// The text of a prompt that requests a permission for this tool call.
+fn asks_for(call: &str) -> String {
+    let options = r#"[{"optionId":"allow","name":"Yes","kind":"allow_once"}]"#;
+    let params = format!(
+        r#"{{"sessionId":$SESSION,"toolCall":{{"toolCallId":"{call}"}},"options":{options}}}"#
+    );
+    format!("ask method=session/request_permission params={params}")
 }
 
 /// The only decision.
@@ -53,6 +64,7 @@ async fn an_answer_is_recorded_once_with_the_key_of_its_author() {
         ("agent", "fake"),
         ("resolution", "answered"),
         ("optionKind", "reject_once"),
+        ("toolCallId", "call_1"),
     ] {
         assert_eq!(decided[member], value, "{decided}");
     }
@@ -64,6 +76,133 @@ async fn an_answer_is_recorded_once_with_the_key_of_its_author() {
     assert!(
         actor["keyId"].as_str().is_some_and(|id| id.len() == 12),
         "{actor}"
+    );
+    assert_eq!(actor["httpRequestId"], "decision-1");
+    let events = audit(&gateway).await;
+    let ended = of(&events, "permission.tool_call_ended");
+    assert!(ended.is_empty(), "nothing was allowed: {ended:?}");
+}
+
+/// The event of the end of the only allowed call, after its decision.
+async fn ended(gateway: &mut Gateway) -> Value {
+    let decided = settled(gateway, "permission.decided").await;
+    let ended = settled(gateway, "permission.tool_call_ended").await;
+    let (decided, ended) = (only(&decided), only(&ended));
+    for member in ["sessionId", "promptId", "requestId", "toolCallId"] {
+        assert!(ended[member].is_string(), "{member}: {ended}");
+        assert_eq!(ended[member], decided[member]);
+    }
+    assert!(ended["seq"].as_u64() > decided["seq"].as_u64());
+    ended.clone()
+}
+
+#[tokio::test]
+async fn decision_is_joined_with_the_end_of_its_tool_call() {
+    let mut gateway = Setup::fake(&[]).start();
+    let session = asked(&gateway).await;
+    assert_eq!(answer(&gateway, &session, "allow").await, 204);
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
+    let completed = ended(&mut gateway).await;
+    assert_eq!(
+        (&completed["toolCallId"], &completed["outcome"]),
+        (&json!("call_1"), &json!("completed"))
+    );
+    let agent = json!({ "kind": "agent", "name": "fake" });
+    assert_eq!(completed["actor"], agent);
+}
+
+#[tokio::test]
+async fn failed_tool_call_is_joined_also_if_its_id_is_a_text() {
+    let mut gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let id = "run rm -rf canary";
+    let update =
+        format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"{id}","status":"failed"}}"#);
+    let lines = [
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"ask","method":"session/request_permission","params":{{"sessionId":"$SESSION","toolCall":{{"toolCallId":"{id}"}},"options":[{{"optionId":"allow","name":"Yes","kind":"allow_always"}}]}}}}"#
+        ),
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"$SESSION","update":{update}}}}}"#
+        ),
+        r#"end {"stopReason":"end_turn"}"#.to_owned(),
+    ];
+    gateway
+        .prompt(&session, &format!("raw {}", lines.join("\n")))
+        .await;
+    gateway
+        .log_until(&session, |event| event["type"] == "request.created")
+        .await;
+    assert_eq!(answer(&gateway, &session, "allow").await, 204);
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
+    let failed = ended(&mut gateway).await;
+    let hash = Sha256::digest(id).into_iter();
+    let hash = hash.fold("sha256:".to_owned(), |text, byte| {
+        format!("{text}{byte:02x}")
+    });
+    assert_eq!(failed["toolCallId"], hash);
+    assert_eq!(failed["outcome"], "failed");
+    assert!(!format!("{:?}", audit(&gateway).await).contains("canary"));
+}
+
+#[tokio::test]
+async fn outcome_of_a_call_without_an_end_is_unknown() {
+    // The turn ends, the process exits, or the gateway stops.
+    for rest in ["", "; crash", "; hang"] {
+        let mut gateway = Setup::fake(&[]).start();
+        let session = gateway.session("fake").await;
+        let text = asks_for("c");
+        gateway.prompt(&session, &format!("{text}{rest}")).await;
+        gateway
+            .log_until(&session, |event| event["type"] == "request.created")
+            .await;
+        assert_eq!(answer(&gateway, &session, "allow").await, 204);
+        if rest != "; hang" {
+            gateway
+                .log_until(&session, |event| {
+                    let kind = event["type"].as_str().expect("a type");
+                    matches!(kind, "prompt.completed" | "prompt.failed")
+                })
+                .await;
+        }
+        let unknown = ended(&mut gateway).await;
+        assert_eq!(unknown["outcome"], "unknown", "{rest}");
+        assert_eq!(unknown["actor"], json!({ "kind": "gateway" }));
+    }
+}
+
+#[tokio::test]
+async fn parallel_calls_have_their_own_outcomes() {
+    let mut gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    gateway.prompt(&session, "permissions n=3").await;
+    gateway
+        .log_until(&session, |event| event["requestId"] == "r3")
+        .await;
+    for (number, option) in [(3, "allow"), (2, "reject"), (1, "allow")] {
+        let path = format!("/v1/sessions/{session}/permissions/r{number}");
+        let answer = json!({ "optionId": option });
+        let answered = gateway.posted(&path, &[], &answer);
+        assert_eq!(answered.await.status, 204);
+    }
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
+    let ended = settled(&mut gateway, "permission.tool_call_ended").await;
+    let ended: Vec<_> = ended
+        .iter()
+        .map(|event| (&event["requestId"], &event["toolCallId"], &event["outcome"]))
+        .collect();
+    let [first, third] = ["r1", "r3"].map(|id| json!(id));
+    let [one, three] = ["call_1", "call_3"].map(|id| json!(id));
+    let completed = json!("completed");
+    assert_eq!(
+        ended,
+        [(&first, &one, &completed), (&third, &three, &completed)]
     );
 }
 

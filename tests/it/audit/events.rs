@@ -117,7 +117,7 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
     );
     assert_eq!(created[0]["actor"]["kind"], "gateway");
     let printed = of(&events, "link.printed");
-    let used = of(&events, "link.used");
+    let used = of(&events, "key.used_from_new_network");
     let expired = of(&events, "key.expired");
     assert_eq!((printed.len(), &printed[0]["keyId"]), (1, id));
     assert_eq!((used.len(), &used[0]["actor"]["keyId"]), (1, id));

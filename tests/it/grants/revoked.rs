@@ -21,7 +21,7 @@ async fn queue(gateway: &Gateway, key: &str, session: &str, text: &str) -> Value
     answer.body
 }
 
-async fn stop_reason(gateway: &Gateway, session: &str, prompt: &str) -> Value {
+pub(super) async fn stop_reason(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     let path = format!("/v1/sessions/{session}/prompts/{prompt}");
     gateway.get(&path).await["stopReason"].clone()
 }

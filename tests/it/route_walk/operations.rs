@@ -60,6 +60,7 @@ pub(crate) fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{signIn}", "01938c5e-7a3b-7c4d-8e5f-ba9876543210")
             .replace("{toolCall}", "call_1")
             .replace("{agentTerminal}", "term_1")
+            .replace("{key}", "000000000000")
             .replace("{webhook}", UNKNOWN)
             .replace("{task}", UNKNOWN)
             .replace("{delivery}", UNKNOWN);

@@ -10,7 +10,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Gateway;
-use super::gateway::KEY;
 use super::history::{Event, Frame, Reader};
 use super::sse::Events;
 
@@ -30,12 +29,8 @@ impl Follower {
     /// Of one session, from its first event.
     pub(crate) fn start(gateway: &Gateway, session: &str) -> Self {
         let url = format!("{}/v1/sessions/{session}/events", gateway.url);
-        Self::of(
-            url,
-            &format!("the follower of {session}"),
-            &[session.to_owned()],
-            false,
-        )
+        let name = format!("the follower of {session}");
+        Self::of(gateway, url, &name, &[session.to_owned()], false)
     }
 
     /// Of several sessions on one stream, from the first event of each.
@@ -45,14 +40,14 @@ impl Follower {
             .map(|session| format!("session={session}"))
             .collect();
         let url = format!("{}/v1/events?{}", gateway.url, chosen.join("&"));
-        Self::of(url, "the follower of all", sessions, true)
+        Self::of(gateway, url, "the follower of all", sessions, true)
     }
 
     #[expect(
         clippy::disallowed_methods,
         reason = "the test's own task, ended with the follower"
     )]
-    fn of(url: String, name: &str, sessions: &[String], all: bool) -> Self {
+    fn of(gateway: &Gateway, url: String, name: &str, sessions: &[String], all: bool) -> Self {
         let sessions: BTreeMap<String, u64> = sessions
             .iter()
             .map(|session| (session.clone(), 0))
@@ -65,7 +60,12 @@ impl Follower {
             ..Reader::default()
         };
         let reader = Arc::new(Mutex::new(reader));
-        let task = tokio::spawn(follow(url, Arc::clone(&reader), sender));
+        let task = tokio::spawn(follow(
+            url,
+            gateway.key.clone(),
+            Arc::clone(&reader),
+            sender,
+        ));
         Self {
             reader,
             places,
@@ -150,6 +150,7 @@ impl Drop for Follower {
 
 async fn follow(
     url: String,
+    key: String,
     reader: Arc<Mutex<Reader>>,
     sender: watch::Sender<BTreeMap<String, u64>>,
 ) {
@@ -173,7 +174,7 @@ async fn follow(
         .expect("a client");
     let mut last: Option<String> = None;
     loop {
-        let mut stream = connect(&http, &url, last.as_deref()).await;
+        let mut stream = connect(&http, &url, &key, last.as_deref()).await;
         keep(Frame::Connected {
             after: last.clone(),
         });
@@ -194,12 +195,12 @@ async fn follow(
     }
 }
 
-async fn connect(http: &reqwest::Client, url: &str, last: Option<&str>) -> Events {
+async fn connect(http: &reqwest::Client, url: &str, key: &str, last: Option<&str>) -> Events {
     let began = Instant::now();
     loop {
         let mut request = http
             .get(url)
-            .bearer_auth(KEY)
+            .bearer_auth(key)
             .header("Accept", "text/event-stream");
         if let Some(last) = last {
             request = request.header("Last-Event-ID", last);

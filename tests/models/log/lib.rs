@@ -18,5 +18,6 @@ pub mod store {
 
 pub mod audit {
     /// The audit log is not part of the models.
+    #[derive(Clone)]
     pub struct Audit;
 }

@@ -34,9 +34,10 @@ export function keepKey(keep: boolean): void {
   if (key !== null) saveKey(key, keep);
 }
 
-export function forgetKey(): void {
+/** `refused`: the key that the gateway refused. If another tab has rotated it, the device keeps the new secret. */
+export function forgetKey(refused: string | null): void {
   write(() => sessionStorage.removeItem(NAME));
-  write(() => localStorage.removeItem(NAME));
+  if (refused === null || loadKey() === refused) write(() => localStorage.removeItem(NAME));
 }
 
 /** A browser may refuse storage altogether; the page then works until it is reloaded. */

@@ -7,25 +7,31 @@ import { explain } from "./explain";
 import { LEVELS } from "./rights";
 
 export const TENANT = "tenant";
-export const userGrantee = (name: string) => `user:${name}`;
+/** The kinds of grantees that have a name. */
+export const KINDS = ["user", "group"] as const;
+export type Kind = (typeof KINDS)[number];
+export const granteeOf = (kind: Kind, name: string) => `${kind}:${name}`;
 
 /** The name of a grantee for people. */
 export function granteeName(grantee: string, tenant: string): string {
-  return grantee === TENANT ? strings.sharing.allUsers(tenant) : grantee.replace(/^user:/, "");
+  if (grantee === TENANT) return strings.sharing.allUsers(tenant);
+  const [kind, name = ""] = grantee.split(":");
+  return kind === "group" ? strings.sharing.group(name) : name;
 }
 
 /** The problem of a name before the gateway gets it, or null. */
-export function nameProblem(name: string, owner: string | null, grants: number): string | null {
+export function nameProblem(kind: Kind, name: string, owner: string | null, grants: number): string | null {
   if (!/^[\w.@-]{1,64}$/.test(name)) return strings.sharing.notAName;
-  if (name === owner) return strings.sharing.isOwner(name);
+  if (kind === "user" && name === owner) return strings.sharing.isOwner(name);
   return grants < 64 ? null : strings.sharing.tooMany;
 }
 
 /** The reason why a grant was not changed. */
-export function grantProblem(error: unknown, name: string): string {
+export function grantProblem(error: unknown, grantee: string): string {
+  const [kind, name = ""] = grantee.split(":");
   switch (error instanceof ApiProblem ? known(error.problem.code) : null) {
     case "invalid":
-      return strings.sharing.noUser(name);
+      return kind === "group" ? strings.sharing.noGroup(name) : strings.sharing.noUser(name);
     case "last_owner":
       return strings.sharing.isOwner(name);
     case "forbidden":

@@ -7,11 +7,13 @@ import { forgetKey, isKept, loadKey, saveKey, takeKeyFromAddress } from "../mode
 import { KeyGate } from "./KeyGate";
 import { ReplaceKey } from "./ReplaceKey";
 import { Shell } from "./Shell";
+import { WhenOpened } from "./WhenOpened";
 
 export function App({ keys }: { keys: Keys }) {
   const [key, setKey] = useState(keys.used);
   const [offered, setOffered] = useState(keys.offered);
   const [refused, setRefused] = useState(false);
+  const [showsKeys, setShowsKeys] = useState(false);
 
   const use = useCallback((given: string, keep: boolean) => {
     saveKey(given, keep);
@@ -33,20 +35,22 @@ export function App({ keys }: { keys: Keys }) {
     return () => removeEventListener("hashchange", take);
   }, [use]);
 
-  const forget = useCallback((wasRefused: boolean) => {
-    forgetKey();
-    setRefused(wasRefused);
-    setKey(null);
+  const forget = useCallback((refusedKey: string | null) => {
+    forgetKey(refusedKey);
+    setRefused(refusedKey !== null);
+    setKey(loadKey());
   }, []);
 
-  const client = useMemo(() => (key ? new GatewayClient({ key, onUnauthorized: () => forget(true) }) : null), [key, forget]);
+  const client = useMemo(() => (key ? new GatewayClient({ key, onUnauthorized: () => forget(key) }) : null), [key, forget]);
   const shared = useSharedConnection(client);
 
   return (
     <>
       {offered && <ReplaceKey onReplace={() => use(offered, isKept())} onKeep={() => setOffered(null)} />}
       {!client && <KeyGate refused={refused} onKey={use} />}
-      {client && shared && <Shell key={key} client={client} hub={shared.connection} onForget={() => forget(false)} />}
+      {client && shared && <Shell key={key} client={client} hub={shared.connection} onKeys={() => setShowsKeys(true)} onForget={() => forget(null)} />}
+      {/* Outside of the shell, which another key replaces. */}
+      {showsKeys && <WhenOpened>{({ KeysDialog }) => <KeysDialog client={client} onReplace={use} onForget={() => forget(null)} onClose={() => setShowsKeys(false)} />}</WhenOpened>}
     </>
   );
 }

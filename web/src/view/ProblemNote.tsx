@@ -7,7 +7,7 @@ import { explain, explainProblem } from "../model/explain";
 import { strings } from "../strings";
 import { RawValue } from "./ActionView";
 import { Icon } from "./Icon";
-import { usePart } from "./lazy";
+import { WhenOpened } from "./WhenOpened";
 import { Where } from "./where";
 
 interface Props {
@@ -44,11 +44,9 @@ export function ProblemNote({ error, problem, children }: Props) {
   );
 }
 
-const loadSignIn = () => import("./signin/SignIn");
-
 function SignInPlace({ methods }: { methods: AuthMethod[] }) {
   const where = useContext(Where);
-  const signIn = usePart(loadSignIn);
-  if (signIn.state !== "here" || !where?.agent) return null;
-  return <signIn.part.SignIn methods={methods} client={where.client} agent={where.agent} />;
+  if (!where?.agent) return null;
+  const { client, agent } = where;
+  return <WhenOpened>{({ SignIn }) => <SignIn methods={methods} client={client} agent={agent} />}</WhenOpened>;
 }

@@ -16,7 +16,7 @@ export function RenameDialog({ title, onRename, onClose }: Props) {
   return (
     <Dialog title={strings.session.rename} onClose={onClose}>
       <form
-        className="rename-form"
+        className="dialog-form"
         onSubmit={(event) => {
           event.preventDefault();
           void onRename(text.trim()).then((done) => done && onClose());

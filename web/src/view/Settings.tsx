@@ -12,11 +12,18 @@ import { Icon } from "./Icon";
 import { NoticesChoice } from "./NoticesChoice";
 import { Popover } from "./Popover";
 
-export function Settings({ client, onForget }: { client: GatewayClient; onForget(): void }) {
+interface Props {
+  client: GatewayClient;
+  /** Shows the keys of the user. */
+  onKeys(): void;
+  onForget(): void;
+}
+
+export function Settings({ client, onKeys, onForget }: Props) {
   const about = useAbout(client);
   return (
     <Popover button={<Icon name="settings" />} className="icon-button" label={strings.sidebar.settings} name={strings.sidebar.settings} side="right">
-      {() => (
+      {(close) => (
         <>
           <Select label={strings.sidebar.theme} choice={themeChoice} values={THEMES} names={strings.sidebar.themes} onChange={applyTheme} />
           <Select label={strings.sidebar.density} choice={densityChoice} values={DENSITIES} names={strings.sidebar.densities} onChange={applyDensity} />
@@ -25,6 +32,16 @@ export function Settings({ client, onForget }: { client: GatewayClient; onForget
           <a className="link-button" href="docs" target="_blank" rel="noopener noreferrer">
             {strings.sidebar.apiDocs}
           </a>
+          <button
+            className="link-button"
+            type="button"
+            onClick={() => {
+              close();
+              onKeys();
+            }}
+          >
+            {strings.keys.open}
+          </button>
           <KeepKey />
           <button className="link-button" type="button" onClick={onForget}>
             {strings.sidebar.signOut}

@@ -4,7 +4,7 @@ import { type FormEvent, useEffect, useId, useRef, useState } from "react";
 import { type Access, ApiProblem, type GatewayClient, type Grant, type SessionGrants } from "@acp-gateway/client";
 import { lookup } from "@acp-gateway/client/read";
 import { LEVELS } from "../model/rights";
-import { granteeName, grantProblem, nameProblem, TENANT, userGrantee } from "../model/sharing";
+import { granteeName, granteeOf, grantProblem, KINDS, type Kind, nameProblem, TENANT } from "../model/sharing";
 import { useAbout } from "../model/useAbout";
 import { strings } from "../strings";
 import { Dialog } from "./Dialog";
@@ -32,6 +32,7 @@ export function ShareDialog({ client, sessionId, mayShare, onClose }: Props) {
   const [problem, setProblem] = useState<{ at: string; text: string } | null>(null);
   const [news, setNews] = useState("");
   const [name, setName] = useState("");
+  const [kind, setKind] = useState<Kind>("user");
   const [level, setLevel] = useState<Access>("read");
   const field = useRef<HTMLInputElement>(null);
   /** Changes in their order: a person selects with the arrow keys faster than the gateway answers. */
@@ -73,7 +74,7 @@ export function ShareDialog({ client, sessionId, mayShare, onClose }: Props) {
         setNews(strings.sharing.changed(nameOf(grantee), access ? levelName(access) : strings.sharing.noAccess));
         return true;
       } catch (reason) {
-        setProblem({ at, text: grantProblem(reason, nameOf(grantee)) });
+        setProblem({ at, text: grantProblem(reason, grantee) });
         setLoads((before) => before + 1);
         return false;
       }
@@ -91,9 +92,9 @@ export function ShareDialog({ client, sessionId, mayShare, onClose }: Props) {
   async function add(event: FormEvent) {
     event.preventDefault();
     const given = name.trim();
-    const wrong = nameProblem(given, list?.owner ?? null, grants.length);
+    const wrong = nameProblem(kind, given, list?.owner ?? null, grants.length);
     if (wrong !== null) setProblem({ at: FORM, text: wrong });
-    else if (await change(userGrantee(given), level, FORM)) setName("");
+    else if (await change(granteeOf(kind, given), level, FORM)) setName("");
     field.current?.focus();
   }
 
@@ -151,9 +152,16 @@ export function ShareDialog({ client, sessionId, mayShare, onClose }: Props) {
       {mayShare && (
         <form className="share-form" onSubmit={(event) => void add(event)}>
           <label className="share-field">
-            {strings.sharing.user}
+            {strings.sharing.name}
             <input className="field-box" ref={field} autoComplete="off" autoCapitalize="none" spellCheck={false} {...describe(FORM)} value={name} onChange={(event) => setName(event.target.value)} />
           </label>
+          <select className="field-box" aria-label={strings.sharing.kind} value={kind} onChange={(event) => setKind(event.target.value as Kind)}>
+            {KINDS.map((each) => (
+              <option key={each} value={each}>
+                {strings.sharing.kinds[each]}
+              </option>
+            ))}
+          </select>
           <Level label={strings.sharing.access} value={level} onSelect={(chosen) => setLevel(chosen ?? "read")} />
           <button className="button primary" type="submit" disabled={name.trim() === ""}>
             {strings.sharing.add}

@@ -25,10 +25,12 @@ interface Props {
   client: GatewayClient;
   /** Null if each tab has its own connection. */
   hub: SharedConnection | null;
+  /** Shows the keys of the user. */
+  onKeys(): void;
   onForget(): void;
 }
 
-export function Shell({ client, hub, onForget }: Props) {
+export function Shell({ client, hub, onKeys, onForget }: Props) {
   const route = useRoute();
   const embedded = isEmbedded();
   const user = useAbout(client)?.principal.id ?? null;
@@ -102,6 +104,7 @@ export function Shell({ client, hub, onForget }: Props) {
           route={route}
           open={open}
           openTitle={openTitle}
+          onKeys={onKeys}
           onForget={onForget}
           onNavigate={() => setDrawer(false)}
           onSearch={openDrawer}

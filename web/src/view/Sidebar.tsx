@@ -32,6 +32,8 @@ interface Props {
   open: string | null;
   /** The title of the open session in its view. The agent may set it only at the end of a turn. */
   openTitle: string | null;
+  /** Shows the keys of the user. */
+  onKeys(): void;
   onForget(): void;
   onNavigate(): void;
   onSearch(): void;
@@ -39,7 +41,7 @@ interface Props {
   onHelp(): void;
 }
 
-export function Sidebar({ client, list, shared, access, route, open, openTitle, onForget, onNavigate, onSearch, onHelp }: Props) {
+export function Sidebar({ client, list, shared, access, route, open, openTitle, onKeys, onForget, onNavigate, onSearch, onHelp }: Props) {
   const [error, setError] = useProblem(list.sessions);
   const mayPrompt = useMay(client, "prompt");
   const mayAdmin = useMay(client, "admin");
@@ -76,7 +78,7 @@ export function Sidebar({ client, list, shared, access, route, open, openTitle, 
             <Brand />
             acp-gateway
           </a>
-          <Settings client={client} onForget={onForget} />
+          <Settings client={client} onKeys={onKeys} onForget={onForget} />
         </div>
         {mayPrompt && (
           <a className="sidebar-action" href="#/" aria-keyshortcuts="Alt+N" onClick={onNavigate}>

@@ -15,7 +15,8 @@ function copyWithCommand(text: string): boolean {
   const field = document.createElement("textarea");
   field.value = text;
   field.className = "hidden";
-  document.body.append(field);
+  // Outside of an open dialog, no field gets the focus.
+  (document.querySelector("dialog[open]") ?? document.body).append(field);
   field.select();
   const done = document.execCommand("copy");
   field.remove();

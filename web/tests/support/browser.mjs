@@ -85,3 +85,17 @@ export async function screenshot(page, name) {
   const folder = process.env.ACP_GATEWAY_SCREENSHOTS;
   if (folder) await page.screenshot({ path: path.join(folder, `${name}.png`) });
 }
+
+/** Pictures of both themes, and of a phone. Checks the accessibility of each theme. */
+export async function pictures(page, name) {
+  const { width, height } = page.viewportSize();
+  for (const theme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+    await checkAccessibility(page);
+    await screenshot(page, `${name}-${theme}`);
+    await page.setViewportSize({ width: 390, height: 844 });
+    await screenshot(page, `${name}-phone-${theme}`);
+    await page.setViewportSize({ width, height });
+  }
+  await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+}

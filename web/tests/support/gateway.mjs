@@ -56,13 +56,18 @@ export class Gateway {
     return `${this.origin}/#key=${await this.key("ada", "read,prompt,approve,files,admin")}`;
   }
 
-  /** Creates a key with these scopes, and waits until the gateway accepts it. */
-  async key(name, scopes) {
-    const args = ["key", "create", name, "--scopes", scopes, "--data", path.join(this.folder, "data")];
+  /** Runs a command on the data of this gateway. Returns what it prints. */
+  async command(...words) {
+    const args = [...words, "--data", path.join(this.folder, "data")];
     if (this.configFile) args.push("--config", this.configFile);
     const env = { PATH: process.env.PATH, HOME: this.folder, ...NO_CONFIG_FILE };
     const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
-    const key = stdout.trim();
+    return stdout.trim();
+  }
+
+  /** Creates a key with these scopes, and waits until the gateway accepts it. `more`: other arguments of the command. */
+  async key(name, scopes, ...more) {
+    const key = await this.command("key", "create", name, "--scopes", scopes, ...more);
     // A gateway that runs looks for new keys once a second.
     const deadline = Date.now() + 30_000;
     const known = async () => (await fetch(`${this.origin}/v1`, { headers: { Authorization: `Bearer ${key}` } })).status !== 401;

@@ -1,7 +1,7 @@
 import { type About, ApiProblem, Unreachable } from "@acp-gateway/client";
 import { expect, test } from "vitest";
 import { LEVELS, missing, type Scope } from "../../src/model/rights";
-import { granteeName, grantProblem, nameProblem, userGrantee } from "../../src/model/sharing";
+import { granteeName, granteeOf, grantProblem, nameProblem } from "../../src/model/sharing";
 
 const about = (...scopes: Scope[]) => ({ scopes }) as unknown as About;
 
@@ -24,22 +24,25 @@ test("a missing scope comes before a missing access, and unknown access permits"
 });
 
 test("a name is checked before the gateway gets it", () => {
-  expect(nameProblem("bob@example.org", "alice", 1)).toBeNull();
-  for (const name of ["bob smith", "b/b", "", "x".repeat(65), "bób"]) expect(nameProblem(name, "alice", 1), name).toMatch(/only letters/);
-  expect(nameProblem("alice", "alice", 1)).toBe("alice owns the session.");
-  expect(nameProblem("bob", "alice", 64)).toMatch(/64 users/);
+  expect(nameProblem("user", "bob@example.org", "alice", 1)).toBeNull();
+  for (const name of ["bob smith", "b/b", "", "x".repeat(65), "bób"]) expect(nameProblem("user", name, "alice", 1), name).toMatch(/only letters/);
+  expect(nameProblem("user", "alice", "alice", 1)).toBe("alice owns the session.");
+  expect(nameProblem("user", "bob", "alice", 64)).toMatch(/64 users/);
+  expect(nameProblem("group", "alice", "alice", 1), "a group with the name of the owner").toBeNull();
 });
 
 test("an error of the gateway becomes a sentence for people", () => {
   const problem = (status: number, code: string) => new ApiProblem(status, { code, title: "Title", detail: "detail" });
-  expect(grantProblem(problem(422, "invalid"), "mallory")).toBe("There is no user “mallory”. A user needs a key of this gateway.");
-  expect(grantProblem(problem(409, "last_owner"), "alice")).toBe("alice owns the session.");
-  expect(grantProblem(problem(403, "forbidden"), "bob")).toMatch(/does not permit/);
-  expect(grantProblem(problem(503, "storage_full"), "bob")).toMatch(/disk is full/);
-  expect(grantProblem(new Unreachable(null), "bob")).toMatch(/cannot be reached/);
+  expect(grantProblem(problem(422, "invalid"), "user:mallory")).toBe("There is no user “mallory”. A user needs a key of this gateway.");
+  expect(grantProblem(problem(422, "invalid"), "group:team")).toMatch(/no group “team”/);
+  expect(grantProblem(problem(409, "last_owner"), "user:alice")).toBe("alice owns the session.");
+  expect(grantProblem(problem(403, "forbidden"), "user:bob")).toMatch(/does not permit/);
+  expect(grantProblem(problem(503, "storage_full"), "user:bob")).toMatch(/disk is full/);
+  expect(grantProblem(new Unreachable(null), "user:bob")).toMatch(/cannot be reached/);
 });
 
 test("grantees have names for people", () => {
-  expect(granteeName(userGrantee("bob"), "default")).toBe("bob");
+  expect(granteeName(granteeOf("user", "bob"), "default")).toBe("bob");
+  expect(granteeName(granteeOf("group", "team"), "default")).toBe("Group team");
   expect(granteeName("tenant", "acme")).toBe("All users of acme");
 });

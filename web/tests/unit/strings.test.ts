@@ -12,7 +12,7 @@ const NAMES = new Set([
   ...["acp-gateway", "Content-Range", "Files", "Notification", "noopener noreferrer", "PRE", "TABLE", "TD", "IMG"],
 ]);
 /** Texts for programs: errors that no person can cause, queries, HTML, and an answer to an agent. */
-const TECHNICAL = new Set(["index.html has no place for the page", "input, select, textarea", ".popover-box, dialog, .requests", ".transcript, .requests", "(pointer: coarse)", '<a href="', '<img src="', "A person refused it."]);
+const TECHNICAL = new Set(["index.html has no place for the page", "input, select, textarea", ".popover-box, dialog, .requests", ".transcript, .requests", "(pointer: coarse)", '<a href="', '<img src="', "A person refused it.", 'read -rs KEY && curl -s "', '" -H "Authorization: Bearer $KEY"']);
 const TEXT_ATTRIBUTES = ["title", "aria-label", "placeholder", "label", "alt", "head"];
 const CODE_ATTRIBUTES = ["className", "d", "viewBox"];
 

@@ -1,12 +1,13 @@
 //! The access of users to sessions that others own.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use strum::IntoStaticStr;
 
 use super::clock::Timestamp;
-use super::principal::{Scope, UserId, is_name};
+use super::principal::{Scope, Tenant, UserId, is_name};
 
 /// The level of access of a user to a session. Each level includes the ones before it.
 #[derive(
@@ -51,11 +52,14 @@ impl Access {
     }
 }
 
-/// The users to whom a grant applies. The text form is `user:NAME`, or `tenant` for all users of the tenant of the session.
+/// The users to whom a grant applies. The text form is `user:NAME`, `group:NAME`, or `tenant` for all users of the tenant of the
+/// session.
 #[derive(Clone, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum Grantee {
     #[display("user:{_0}")]
     User(Arc<str>),
+    #[display("group:{_0}")]
+    Group(Arc<str>),
     #[display("tenant")]
     Tenant,
 }
@@ -63,17 +67,18 @@ pub enum Grantee {
 text_form!(Grantee);
 
 impl Grantee {
-    /// Whether the grant applies to a user of the same tenant.
-    pub fn includes(&self, user: &UserId) -> bool {
+    /// Whether the grant applies to a user of the same tenant with these groups.
+    pub fn includes(&self, user: &UserId, groups: &[Arc<str>]) -> bool {
         match self {
             Self::User(name) => **name == *user.name(),
+            Self::Group(name) => groups.contains(name),
             Self::Tenant => true,
         }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("expected `tenant` or `user:` and the name of a user")]
+#[error("expected `tenant`, or `user:` or `group:` and a name")]
 pub struct GranteeError;
 
 impl FromStr for Grantee {
@@ -83,8 +88,34 @@ impl FromStr for Grantee {
         if text == "tenant" {
             return Ok(Self::Tenant);
         }
-        let name = text.strip_prefix("user:").filter(|name| is_name(name));
-        Ok(Self::User(name.ok_or(GranteeError)?.into()))
+        let (kind, name) = text.split_once(':').ok_or(GranteeError)?;
+        match kind {
+            "user" if is_name(name) => Ok(Self::User(name.into())),
+            "group" if is_name(name) => Ok(Self::Group(name.into())),
+            _ => Err(GranteeError),
+        }
+    }
+}
+
+/// The groups of each user that has any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, derive_more::From)]
+pub struct Groups(HashMap<UserId, Vec<Arc<str>>>);
+
+impl Groups {
+    pub fn of(&self, user: &UserId) -> &[Arc<str>] {
+        self.0.get(user).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn users(&self) -> impl Iterator<Item = &UserId> {
+        self.0.keys()
+    }
+
+    /// Whether a user of the tenant is in the group.
+    pub fn contains(&self, tenant: &Tenant, name: &str) -> bool {
+        let mut all = self.0.iter();
+        all.any(|(user, groups)| {
+            user.tenant() == *tenant && groups.iter().any(|group| **group == *name)
+        })
     }
 }
 
@@ -92,7 +123,7 @@ impl FromStr for Grantee {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Grant {
-    /// `user:NAME`, or `tenant` for all users of the tenant.
+    /// `user:NAME`, `group:NAME`, or `tenant` for all users of the tenant.
     #[schema(value_type = String)]
     pub grantee: Grantee,
     pub access: Access,

@@ -41,7 +41,7 @@ pub mod principal;
 mod principal_limits;
 pub mod text;
 
-pub use access::{Access, Grant, Grantee, GranteeError};
+pub use access::{Access, Grant, Grantee, GranteeError, Groups};
 pub use agent::{
     AgentDialect, AgentName, AgentNameError, ModeSelection, OWN_PROGRAM, ToolProvider,
 };

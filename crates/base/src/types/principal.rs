@@ -112,8 +112,8 @@ pub fn is_name(name: &str) -> bool {
     IntoStaticStr,
     VariantArray,
 )]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum Scope {
     /// Read sessions, events and transcripts.
     Read,
@@ -129,7 +129,9 @@ pub enum Scope {
     Fleet,
     /// Read the metrics of the gateway.
     Metrics,
-    /// All rights except `mcp`, including those that no other scope covers.
+    /// Act for other users of the tenant: see the header `X-Acp-User`.
+    ActAs,
+    /// All rights except `mcp` and `actAs`, including those that no other scope covers.
     Admin,
 }
 
@@ -146,7 +148,7 @@ impl Scope {
     }
 }
 
-/// A set of scopes. `admin` includes every other scope except `mcp`.
+/// A set of scopes. `admin` includes every other scope except `mcp` and `actAs`.
 #[derive(
     Clone, Copy, PartialEq, Eq, Default, derive_more::Debug, serde::Serialize, serde::Deserialize,
 )]
@@ -156,12 +158,27 @@ pub struct Scopes(u16);
 
 impl Scopes {
     pub fn contains(self, scope: Scope) -> bool {
-        let admin = if scope == Scope::Mcp {
-            0
-        } else {
-            Scope::Admin.bit()
+        let admin = match scope {
+            Scope::Mcp | Scope::ActAs => 0,
+            _ => Scope::Admin.bit(),
         };
         self.0 & (scope.bit() | admin) != 0
+    }
+
+    /// What both sets allow.
+    #[must_use]
+    pub fn intersection(self, other: Self) -> Self {
+        let common = |a: Self, b: Self| a.iter().filter(move |scope| b.contains(*scope));
+        common(self, other).chain(common(other, self)).collect()
+    }
+
+    #[must_use]
+    pub fn without(self, scope: Scope) -> Self {
+        Self(self.0 & !scope.bit())
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     /// Returns true if the set allows everything that `other` allows.
@@ -217,4 +234,6 @@ pub struct Author {
     /// The public id of the key.
     pub key: Arc<str>,
     pub address: IpAddr,
+    /// The id of the HTTP request, if one request caused the change.
+    pub http_request_id: Option<Arc<str>>,
 }

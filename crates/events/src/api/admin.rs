@@ -1,4 +1,4 @@
-//! The administration of the gateway: its keys, and its state in one document.
+//! The keys, and the state of the gateway in one document.
 
 use std::collections::BTreeMap;
 
@@ -52,9 +52,37 @@ pub struct KeyInfo {
     /// Null for a key without a use, and for the key of the configuration.
     #[schema(required, value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
+    /// Whether the request has this key. Only in lists over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub is_current: Option<bool>,
 }
 
-/// The keys of the gateway.
+/// A key to make.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateKey {
+    /// 1 to 64 letters, digits, `.`, `_`, `-` or `@`.
+    pub name: String,
+    /// Without it, the scopes of the key of the request.
+    #[schema(nullable = false)]
+    pub scopes: Option<Vec<Scope>>,
+    /// The time at which the key ends. Without it, the end of the key of the request, if it has one.
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A new key with its text.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedKey {
+    #[serde(flatten)]
+    pub info: KeyInfo,
+    /// The text of the key. The gateway does not store it.
+    pub key: String,
+}
+
+/// Keys.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyList {

@@ -9,7 +9,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::event_ref::EventRef;
+use super::event_ref::{EventRef, after_id};
 use super::table::{TYPES, event_schema, schema_name};
 use crate::api::schema::union;
 use crate::api::{InstallationSource, Resolution};
@@ -35,6 +35,10 @@ pub struct AuditActor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false)]
     pub address: Option<IpAddr>,
+    /// The `X-Request-Id` of the HTTP request. A WebSocket has that of the request that opened it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub http_request_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -61,6 +65,7 @@ impl From<ActorKind> for AuditActor {
             key_id: None,
             name: None,
             address: None,
+            http_request_id: None,
         }
     }
 }
@@ -72,6 +77,7 @@ impl From<&Author> for AuditActor {
             key_id: Some(author.key.to_string()),
             name: Some(author.name.to_string()),
             address: Some(author.address),
+            http_request_id: author.http_request_id.as_deref().map(str::to_owned),
         }
     }
 }
@@ -116,6 +122,28 @@ pub enum AttemptOutcome {
     Failed,
     /// The gateway stopped. For a sign-in also: the client disconnected, or the time limit expired.
     Aborted,
+}
+
+/// The end of a tool call that a permission allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolCallOutcome {
+    Completed,
+    Failed,
+    /// The turn or the agent process ended before the agent reported an end of the call.
+    Unknown,
+}
+
+/// The form in which a session was exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExportForm {
+    /// The transcript as JSON.
+    Json,
+    /// The transcript as Markdown.
+    Markdown,
+    /// The file of `acp-gateway export`.
+    File,
 }
 
 /// JSON whose bytes must not change, because a hash covers them.
@@ -192,7 +220,7 @@ macro_rules! audit_events {
 }
 
 audit_events! {
-    /// A key was created: by a command, for the link of a start, or for an `attach` process.
+    /// A key was created: by a command or its user, for the link of a start, or for an `attach` process.
     KeyCreated = "key.created" {
         key: AuditedKey,
     }
@@ -204,10 +232,22 @@ audit_events! {
         /// Whether limits of the user changed.
         limits_changed: bool,
     }
-    /// A key was revoked: by a command, at the end of an `attach` process, or because there were too many link keys or local
+    /// A key was revoked: by a command or its user, at the end of an `attach` process, or because there were too many link keys or local
     /// keys.
     KeyRevoked = "key.revoked" {
         key: AuditedKey,
+    }
+    /// A program with the scope `actAs` acted for a user that did not exist.
+    UserCreated = "user.created" {
+        /// As `TENANT/NAME`.
+        user: String,
+    }
+    /// A command changed a user.
+    UserUpdated = "user.updated" {
+        user: String,
+        role: Option<String>,
+        groups: Vec<String>,
+        is_deactivated: bool,
     }
     /// The owner of the data folder granted a folder to the key of an `attach` process.
     FolderGranted = "folder.granted" {
@@ -219,7 +259,7 @@ audit_events! {
     KeyExpired = "key.expired" {
         key: AuditedKey,
     }
-    /// A reload of the configuration replaced the operator's key. `null`: there was or is none.
+    /// A user replaced a key, or a reload of the configuration that of the operator. `null`: there was or is none.
     KeyRotated = "key.rotated" {
         key_id: Option<String>,
         previous_key_id: Option<String>,
@@ -228,8 +268,8 @@ audit_events! {
     LinkPrinted = "link.printed" {
         key_id: String,
     }
-    /// A client used a link key for the first time.
-    LinkUsed = "link.used" {
+    /// A client used a key from a network from which nobody has used it before, or not recently.
+    KeyUsedFromNewNetwork = "key.used_from_new_network" {
         count: u64,
     }
     /// Tickets were created with a key.
@@ -292,7 +332,7 @@ audit_events! {
     /// A session was shared with users, or the access that a grant gives was changed.
     GrantSet = "grant.set" {
         session_id: SessionId,
-        /// `user:NAME`, or `tenant`.
+        /// `user:NAME`, `group:NAME` or `tenant`.
         #[schema(value_type = String)]
         grantee: Grantee,
         access: Access,
@@ -308,6 +348,18 @@ audit_events! {
         session_id: SessionId,
         /// The user that owned the session, as `TENANT/NAME`.
         owner: String,
+    }
+    /// A user that does not own the session opened it. The log has one event an hour for each key, address and session.
+    SessionRead = "session.read" {
+        session_id: SessionId,
+        /// The user that owns the session, as `TENANT/NAME`.
+        owner: String,
+    }
+    /// A transcript was downloaded, or a command exported the session. For transcripts, the log has one event an hour for
+    /// each key, address, session and form.
+    SessionExported = "session.exported" {
+        session_id: SessionId,
+        form: ExportForm,
     }
     /// A client sent a broadcast.
     BroadcastSent = "broadcast.sent" {
@@ -338,6 +390,23 @@ audit_events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
         tool_kind: Option<String>,
+        /// The id of the tool call, as in the events of the session. An id that is longer than 128 bytes or has other
+        /// characters than visible ASCII is `sha256:` and its SHA-256 in hex.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        tool_call_id: Option<String>,
+    }
+    /// A tool call ended that a permission allowed, or its turn or process did. The log has one event for each such decision.
+    PermissionToolCallEnded = "permission.tool_call_ended" {
+        session_id: SessionId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        prompt_id: Option<PromptId>,
+        /// The permission request.
+        request_id: RequestId,
+        /// As in `permission.decided`.
+        tool_call_id: String,
+        outcome: ToolCallOutcome,
     }
     /// The gateway refused requests of an agent by policy.
     AgentRequestRefused = "agent.request_refused" {
@@ -484,7 +553,7 @@ impl AuditEntry {
     }
 }
 
-/// The members of an event of the audit log that link it to the other events.
+/// The members of an event of the audit log that link it to the other events and to a session.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditLink<'a> {
@@ -495,12 +564,24 @@ pub struct AuditLink<'a> {
     pub previous: Cow<'a, str>,
     /// The last event that retention deleted, in `audit.pruned`.
     pub through_seq: Option<u64>,
+    /// The session that the event is about.
+    pub session_id: Option<SessionId>,
+    /// The bytes that the hash of the event covers.
+    #[serde(skip)]
+    pub hashed: &'a [u8],
 }
 
 impl<'a> AuditLink<'a> {
     /// `None` if the event is damaged.
     pub fn of(event: &EventRef<'a>) -> Option<Self> {
-        serde_json::from_slice(event.raw_json()).ok()
+        Self::parse(event.raw_json())
+    }
+
+    /// The same for the JSON text of an event.
+    pub fn parse(json: &'a [u8]) -> Option<Self> {
+        let link: Self = serde_json::from_slice(json).ok()?;
+        let hashed = after_id(json);
+        Some(Self { hashed, ..link })
     }
 }
 
@@ -587,6 +668,7 @@ mod tests {
                 resolution: Resolution::Answered,
                 option_kind: Some("allow_once".to_owned()),
                 tool_kind: None,
+                tool_call_id: Some("c".to_owned()),
             }
             .into(),
         };
@@ -596,7 +678,7 @@ mod tests {
         let members = String::from_utf8(entry.members("00ff")).unwrap();
         assert_eq!(
             members,
-            r#""actor":{"kind":"key","address":"127.0.0.1"},"sessionId":"00000000-0000-0000-0000-000000000000","requestId":"r1","agent":"demo","resolution":"answered","optionKind":"allow_once","previous":"00ff""#
+            r#""actor":{"kind":"key","address":"127.0.0.1"},"sessionId":"00000000-0000-0000-0000-000000000000","requestId":"r1","agent":"demo","resolution":"answered","optionKind":"allow_once","toolCallId":"c","previous":"00ff""#
         );
     }
 

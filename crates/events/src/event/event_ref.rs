@@ -90,9 +90,7 @@ impl<'a> EventRef<'a> {
 
     /// The event after its id, from the quote at the end of the id. Only the id depends on the epoch.
     pub fn after_id(&self) -> &'a [u8] {
-        // The id contains no quote.
-        let id = self.data.get(HEAD.len()..).unwrap_or_default();
-        memchr(b'"', id).map_or(&[][..], |quote| &id[quote..])
+        after_id(self.data)
     }
 
     /// Writes the frame of the same event under another epoch.
@@ -101,6 +99,13 @@ impl<'a> EventRef<'a> {
         let data = [HEAD, id.as_bytes(), self.after_id()].concat();
         frame::write_block(out, Some(&id), Some(self.kind), &data);
     }
+}
+
+/// The JSON text of an event from the quote at the end of its id.
+pub(super) fn after_id(data: &[u8]) -> &[u8] {
+    // The id contains no quote.
+    let id = data.get(HEAD.len()..).unwrap_or_default();
+    memchr(b'"', id).map_or(&[][..], |quote| &id[quote..])
 }
 
 /// The events of consecutive frames. The sequence number of the first one is `first_seq`. Stops before bytes that

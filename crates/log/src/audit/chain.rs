@@ -1,6 +1,7 @@
 //! The hash chain of the audit log, and reads of the stored log without a running one, for commands.
 
 use std::fmt;
+use std::io::{self, BufRead};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -24,8 +25,8 @@ const MAX_PENDING: usize = 100_000;
 pub(super) struct Hash([u8; 32]);
 
 impl Hash {
-    fn of(event: &EventRef<'_>) -> Self {
-        Self(Sha256::digest(event.after_id()).into())
+    fn of(event_after_id: &[u8]) -> Self {
+        Self(Sha256::digest(event_after_id).into())
     }
 }
 
@@ -91,7 +92,7 @@ impl Chain {
         let framed = EventRef::parse(seq, &self.frame).expect("the framer writes frames");
         self.head = ChainHead {
             seq,
-            hash: Hash::of(&framed),
+            hash: Hash::of(framed.after_id()),
         };
         append(&event, self.head)
     }
@@ -128,12 +129,20 @@ impl Verifier {
     pub(super) fn check(&mut self, event: &EventRef<'_>) -> Result<(), ChainError> {
         let seq = event.seq();
         let link = AuditLink::of(event).ok_or(ChainError::Unreadable(seq))?;
+        if link.seq != seq {
+            return Err(ChainError::Broken(seq));
+        }
+        self.check_link(&link)
+    }
+
+    fn check_link(&mut self, link: &AuditLink<'_>) -> Result<(), ChainError> {
+        let seq = link.seq;
         // The log no longer contains the predecessor of this first event, so the hash cannot be checked.
         let linked = match self.first {
             None if seq > 1 => true,
             _ => link.previous == self.last.hash.to_string(),
         };
-        if link.seq != seq || !linked || self.first.is_some_and(|_| seq != self.last.seq + 1) {
+        if !linked || self.first.is_some_and(|_| seq != self.last.seq + 1) {
             return Err(ChainError::Broken(seq));
         }
         let pruned = link.through_seq.unwrap_or_default();
@@ -141,7 +150,7 @@ impl Verifier {
         self.first.get_or_insert(seq);
         self.last = ChainHead {
             seq,
-            hash: Hash::of(event),
+            hash: Hash::of(link.hashed),
         };
         Ok(())
     }
@@ -247,6 +256,39 @@ impl<S: EventStore> Archive<'_, S> {
             pending,
         })
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("could not read the file")]
+    Read(#[from] io::Error),
+    #[error("line {0} is not an event of an audit log")]
+    Unreadable(u64),
+    #[error("the events were changed, or are not consecutive")]
+    Chain(#[from] ChainError),
+}
+
+/// Verifies the hash chain of the lines that an export of consecutive events printed. The first event can have any number. Changes
+/// without a number are pending, and the chain does not cover them.
+pub fn verify_export(lines: impl BufRead) -> Result<Verified, ExportError> {
+    let mut verifier = Verifier::default();
+    let mut pending = 0;
+    for (line, number) in lines.split(b'\n').zip(1..) {
+        let line = line?;
+        if let Some(link) = AuditLink::parse(&line) {
+            verifier.check_link(&link)?;
+        } else if AuditEntry::decode(&line).is_ok() {
+            pending += 1;
+        } else {
+            return Err(ExportError::Unreadable(number));
+        }
+    }
+    Ok(Verified {
+        first_seq: verifier.first.unwrap_or_default(),
+        last_seq: verifier.last.seq,
+        last_hash: verifier.last.hash.to_string(),
+        pending,
+    })
 }
 
 #[cfg(test)]

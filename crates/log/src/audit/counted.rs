@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use base::shutdown::lock_or_abort;
 use base::types::{AgentName, Author, SessionId, Timestamp, client_network};
 use events::event::{
-    ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, LinkUsed, RefuseReason,
-    RejectReason, RequestRejected, TicketCreated,
+    ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, KeyUsedFromNewNetwork,
+    RefuseReason, RejectReason, RequestRejected, TicketCreated,
 };
 
 /// The number of different events in one window.
@@ -24,7 +24,7 @@ const MAX_DIFFERENT: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counted {
     RequestRejected(RejectReason),
-    LinkUsed,
+    NewNetwork,
     TicketCreated,
     AgentRequestRefused {
         session: SessionId,
@@ -59,9 +59,13 @@ impl CountedEvents {
         self.add(actor, Counted::RequestRejected(reason), now);
     }
 
-    /// Counts an event of a request with a key.
+    /// Counts an event of a request with a key. The requests of a client are one event, which contains no request id.
     pub fn by_key(&self, author: &Author, event: Counted, now: Timestamp) {
-        self.add(author.into(), event, now);
+        let actor = AuditActor {
+            http_request_id: None,
+            ..author.into()
+        };
+        self.add(actor, event, now);
     }
 
     /// Counts a request of an agent that the gateway refused.
@@ -161,7 +165,7 @@ fn entry(actor: &AuditActor, event: Counted, counter: &mut Counter) -> AuditEntr
             last_time,
         }
         .into(),
-        Counted::LinkUsed => LinkUsed { count }.into(),
+        Counted::NewNetwork => KeyUsedFromNewNetwork { count }.into(),
         Counted::TicketCreated => TicketCreated { count }.into(),
         Counted::AgentRequestRefused {
             session,

@@ -7,14 +7,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::chain::{Chain, ChainHead, HEAD, PENDING, decode};
 use super::counted::CountedEvents;
+use super::reads::{Read, Reads};
 use crate::eventlog::{EventLog, ReadError, Records, SessionLog};
 use crate::limits::Limits;
 use crate::store::{RecordState, Table};
 use base::shutdown::{Shutdown, lock_or_abort};
 use base::types::{AgentName, Author, Ids, SessionId, UserId};
 use events::event::{
-    ActorKind, AttemptOutcome, AuditActor, AuditEntry, AuditEvent, AuditPruned, SignInEnded,
-    SignInStarted,
+    ActorKind, AttemptOutcome, AuditActor, AuditEntry, AuditEvent, AuditPruned, ExportForm,
+    SessionExported, SessionRead, SignInEnded, SignInStarted,
 };
 
 /// The owner of the audit log. No user has this name, so its events are on no stream of sessions.
@@ -27,7 +28,9 @@ const PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of pending entries in one step.
 const ADOPT_STEP: usize = 256;
-/// The uncommitted bytes above which counted events wait: the disk is full or too slow.
+/// The period in which equal reads of a session are one event, in windows of counted events.
+const READ_WINDOWS: u32 = 60;
+/// The uncommitted bytes above which events that clients can repeat wait: the disk is full or too slow.
 const MAX_UNCOMMITTED_BYTES: usize = 1 << 20;
 
 /// The record of an entry, for the commit of the change that it describes.
@@ -78,6 +81,7 @@ struct Inner {
     /// Locked from the number of an event to its append.
     chain: Mutex<Chain>,
     counted: CountedEvents,
+    reads: Mutex<Reads>,
     ids: Ids,
     limits: Arc<Limits>,
 }
@@ -109,6 +113,7 @@ impl Audit {
             events,
             chain,
             counted,
+            reads: Mutex::new(Reads::new(limits.audit_window * READ_WINDOWS)),
             ids,
             limits,
         })))
@@ -123,6 +128,37 @@ impl Audit {
             event: event.into(),
         };
         self.append_entry(&entry, Records::default());
+    }
+
+    /// Records that a user that does not own the session opened it.
+    pub fn session_read(&self, author: &Author, session: SessionId, owner: &UserId) {
+        if self.is_first_read(Read::new(author, session, None)) {
+            let read = SessionRead {
+                session_id: session,
+                owner: owner.to_string(),
+            };
+            self.append(author, read);
+        }
+    }
+
+    /// Records the download of a transcript.
+    pub fn transcript_exported(&self, author: &Author, session: SessionId, form: ExportForm) {
+        if self.is_first_read(Read::new(author, session, Some(form))) {
+            let exported = SessionExported {
+                session_id: session,
+                form,
+            };
+            self.append(author, exported);
+        }
+    }
+
+    fn is_first_read(&self, read: Read) -> bool {
+        let may_end = self.accepts_repeated();
+        lock_or_abort(self.0.reads.lock()).is_first(read, may_end, Instant::now())
+    }
+
+    fn accepts_repeated(&self) -> bool {
+        self.0.events.pending_bytes() <= MAX_UNCOMMITTED_BYTES
     }
 
     fn append_entry(&self, entry: &AuditEntry, records: Records) -> u64 {
@@ -181,7 +217,7 @@ impl Audit {
     }
 
     fn write_counted(&self, window_ends: bool) {
-        if self.0.events.pending_bytes() > MAX_UNCOMMITTED_BYTES {
+        if !self.accepts_repeated() {
             return;
         }
         for entry in self.0.counted.take(window_ends) {

@@ -50,7 +50,9 @@ use crate::store::{
     Batch, CommitError, Cut, EventStore, LogUsage, Maintenance, Record, RunHeader, Table,
 };
 use base::shutdown::Shutdown;
-use base::types::{Access, Epoch, Expiry, Ids, Position, SessionId, Timestamp, UserId};
+use base::types::{
+    Access, Epoch, Expiry, Groups, Ids, Position, SessionId, Tenant, Timestamp, UserId,
+};
 
 use alarm::Alarms;
 use queue::CommitQueue;
@@ -70,7 +72,7 @@ pub use record_pages::{
 pub use records::Records;
 pub use scope::GlobalScope;
 pub use session::{Group, SessionLog};
-pub use shares::SharedSession;
+pub use shares::{ChangedAccess, SharedSession};
 pub use summaries::{Summary, SummaryReader};
 pub use writer::Fatal;
 
@@ -302,7 +304,27 @@ impl EventLog {
         }
     }
 
-    /// A receiver that is notified after each change of a grant.
+    /// Replaces the groups of all users. The lists of users that lose a session forget it. Returns what users lose and gain.
+    pub fn set_groups(&self, groups: Groups) -> Vec<ChangedAccess> {
+        let changed = self.shared.shares.set_groups(groups);
+        for lost in changed.iter().filter(|change| change.access.is_none()) {
+            self.publish_summary(&lost.user, lost.session, Summary::Gone);
+        }
+        changed
+    }
+
+    /// Whether a user of the tenant is in the group.
+    pub fn has_group(&self, tenant: &Tenant, name: &str) -> bool {
+        self.shared.shares.has_group(tenant, name)
+    }
+
+    /// Publishes a summary to the lists of one user.
+    pub fn publish_summary(&self, user: &UserId, session: SessionId, summary: Summary) {
+        let summaries = &self.shared.published.summaries;
+        summaries.publish_to(user, session, summary);
+    }
+
+    /// A receiver that is notified after each change of a grant or of groups.
     pub fn watch_grants(&self) -> watch::Receiver<u64> {
         self.shared.shares.watch()
     }

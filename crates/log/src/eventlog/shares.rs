@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use base::shutdown::lock_or_abort;
-use base::types::{Access, Grant, Grantee, SessionId, Tenant, UserId};
+use base::types::{Access, Grant, Grantee, Groups, SessionId, Tenant, UserId};
 
 /// A session that has grants. The store has the same form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,17 +25,18 @@ impl SharedSession {
             .iter()
             .filter_map(move |grant| match &grant.grantee {
                 Grantee::User(name) => Some(UserId::new(&tenant, name)),
-                Grantee::Tenant => None,
+                Grantee::Group(_) | Grantee::Tenant => None,
             })
     }
 
     /// The highest access that the grants give to this user. The owner has access without a grant.
-    fn access_of(&self, user: &UserId) -> Option<Access> {
+    fn access_of(&self, user: &UserId, groups: &Groups) -> Option<Access> {
         if !self.owner.has_tenant_of(user) {
             return None;
         }
         let grants = self.grants.iter();
-        let given = grants.filter(|grant| grant.grantee.includes(user));
+        let groups = groups.of(user);
+        let given = grants.filter(|grant| grant.grantee.includes(user, groups));
         given.map(|grant| grant.access).max()
     }
 }
@@ -53,6 +54,16 @@ struct State {
     sessions: HashMap<SessionId, SharedSession>,
     /// So that a list of the sessions that are shared with a user does not read the grants of others.
     by_grantee: HashMap<(Tenant, Grantee), HashSet<SessionId>>,
+    groups: Groups,
+}
+
+/// A user that a change of groups gives another access to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedAccess {
+    pub user: UserId,
+    pub session: SessionId,
+    /// `None`: the user has lost the access.
+    pub access: Option<Access>,
 }
 
 impl Default for Shares {
@@ -83,7 +94,9 @@ impl Shares {
         if self.is_empty() {
             return None;
         }
-        self.read().sessions.get(&session)?.access_of(user)
+        let state = self.read();
+        let shared = state.sessions.get(&session)?;
+        shared.access_of(user, &state.groups)
     }
 
     pub(super) fn contains(&self, session: SessionId) -> bool {
@@ -97,19 +110,44 @@ impl Shares {
     /// The sessions of others to which grants give a user access.
     pub(super) fn with(&self, user: &UserId) -> Vec<(SessionId, Access)> {
         let state = self.read();
-        let grantees = [Grantee::User(user.name().into()), Grantee::Tenant];
-        let found: HashSet<SessionId> = grantees
-            .into_iter()
-            .filter_map(|grantee| state.by_grantee.get(&(user.tenant(), grantee)))
-            .flatten()
-            .copied()
-            .collect();
-        let shared = |id| {
-            let shared = &state.sessions[&id];
-            let access = shared.access_of(user)?;
-            (shared.owner != *user).then_some((id, access))
-        };
-        found.into_iter().filter_map(shared).collect()
+        state.shared_with(user, &state.groups)
+    }
+
+    /// Whether a user of the tenant is in the group.
+    pub(super) fn has_group(&self, tenant: &Tenant, name: &str) -> bool {
+        self.read().groups.contains(tenant, name)
+    }
+
+    /// Replaces the groups of all users. Returns what users lose and gain.
+    pub(super) fn set_groups(&self, groups: Groups) -> Vec<ChangedAccess> {
+        let mut state = self.write();
+        if state.groups == groups {
+            return Vec::new();
+        }
+        let users: HashSet<_> = state.groups.users().chain(groups.users()).collect();
+        let users = users.into_iter();
+        let moved = users.filter(|user| state.groups.of(user) != groups.of(user));
+        let mut changed = Vec::new();
+        for user in moved {
+            let after: HashMap<_, _> = state.shared_with(user, &groups).into_iter().collect();
+            let before: HashMap<_, _> =
+                state.shared_with(user, &state.groups).into_iter().collect();
+            let sessions: HashSet<_> = before.keys().chain(after.keys()).collect();
+            for session in sessions {
+                let access = after.get(session).copied();
+                if before.get(session).copied() != access {
+                    changed.push(ChangedAccess {
+                        user: user.clone(),
+                        session: *session,
+                        access,
+                    });
+                }
+            }
+        }
+        state.groups = groups;
+        drop(state);
+        self.changes.send_modify(|changes| *changes += 1);
+        changed
     }
 
     /// Replaces the grants of a session.
@@ -147,6 +185,24 @@ impl Shares {
 }
 
 impl State {
+    fn shared_with(&self, user: &UserId, groups: &Groups) -> Vec<(SessionId, Access)> {
+        let named = [Grantee::User(user.name().into()), Grantee::Tenant];
+        let of_groups = groups.of(user).iter().cloned().map(Grantee::Group);
+        let found: HashSet<SessionId> = named
+            .into_iter()
+            .chain(of_groups)
+            .filter_map(|grantee| self.by_grantee.get(&(user.tenant(), grantee)))
+            .flatten()
+            .copied()
+            .collect();
+        let shared = |id| {
+            let shared = &self.sessions[&id];
+            let access = shared.access_of(user, groups)?;
+            (shared.owner != *user).then_some((id, access))
+        };
+        found.into_iter().filter_map(shared).collect()
+    }
+
     fn remove(&mut self, session: SessionId) -> Option<SharedSession> {
         let shared = self.sessions.remove(&session)?;
         let tenant = shared.owner.tenant();
@@ -207,5 +263,35 @@ mod tests {
         share(&[]);
         assert_eq!(shares.get(session), None);
         assert!(shares.read().by_grantee.is_empty());
+    }
+
+    #[test]
+    fn members_of_a_group_have_its_access_until_they_leave() {
+        let shares = Shares::default();
+        let [one, two] = [(); 2].map(|()| Ids::system().session());
+        let user = |text: &str| UserId::from_text(text);
+        let groups = |members: &[&str]| {
+            let members = members.iter().map(|name| (user(name), vec!["team".into()]));
+            Groups::from(members.collect::<HashMap<_, _>>())
+        };
+        for (session, grantee) in [(one, "group:team"), (two, "user:bob")] {
+            let grants = vec![grant(grantee, Access::Prompt)];
+            let owner = user("a/alice");
+            shares.set(session, SharedSession { owner, grants });
+        }
+        let changed = |name: &str, access| ChangedAccess {
+            user: user(name),
+            session: one,
+            access,
+        };
+        assert_eq!(shares.access(one, &user("a/bob")), None);
+        let gained = shares.set_groups(groups(&["a/bob", "b/carol"]));
+        assert_eq!(gained, [changed("a/bob", Some(Access::Prompt))]);
+        assert_eq!(shares.access(one, &user("a/bob")), Some(Access::Prompt));
+        assert_eq!(shares.access(one, &user("b/carol")), None, "another tenant");
+        assert_eq!(shares.with(&user("a/bob")).len(), 2);
+        assert_eq!(shares.set_groups(groups(&["a/bob", "b/carol"])), []);
+        assert_eq!(shares.set_groups(groups(&[])), [changed("a/bob", None)]);
+        assert_eq!(shares.with(&user("a/bob")), [(two, Access::Prompt)]);
     }
 }

@@ -118,6 +118,8 @@ pub enum Table {
     CreatedSession = 26,
     /// The grants of each shared session.
     Grant = 27,
+    /// The users with a role, and those that a program created.
+    User = 28,
 }
 
 /// A record that a commit writes or expects. `None` as the value: there is no record with this key.

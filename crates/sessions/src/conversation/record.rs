@@ -31,8 +31,15 @@ pub struct ConversationKey {
 
 impl ConversationKey {
     pub fn new(by: &Principal, agent: &AgentName, protocol: &str, id: &str) -> Self {
+        let tenant = by.user.tenant();
         let mut hash = Sha256::new();
-        for part in [by.user.as_str(), agent.as_str(), protocol, id] {
+        for part in [
+            tenant.as_str(),
+            by.user.name(),
+            agent.as_str(),
+            protocol,
+            id,
+        ] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::record::{self, SessionRecord, session_key};
 use base::types::{Ids, SessionId};
-use events::event::EventRef;
+use events::event::AuditLink;
 use log::audit::Archive;
 use log::store::{ExportFile, FILE_PART_BYTES, OpenError, ReadError, SqliteStore, Table};
 use workspace::{EntryKind, FileError, PageLimits, Pattern, Workspace, Workspaces};
@@ -109,7 +107,7 @@ fn add_audit_events(
 ) -> Result<u64, ExportError> {
     let mut budget = AuditBudget::default();
     Archive(store).for_each(0, |event| {
-        if session_of(event) != Some(id) {
+        if AuditLink::of(event).and_then(|link| link.session_id) != Some(id) {
             return Ok(());
         }
         if !budget.takes(event.raw_json()) {
@@ -135,16 +133,6 @@ impl AuditBudget {
         self.bytes += event.len() as u64;
         self.count <= MAX_AUDIT_EVENTS && self.bytes <= MAX_AUDIT_BYTES
     }
-}
-
-fn session_of(event: &EventRef<'_>) -> Option<SessionId> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Subject {
-        session_id: Option<SessionId>,
-    }
-    let subject: Subject = serde_json::from_slice(event.raw_json()).ok()?;
-    subject.session_id
 }
 
 /// Adds the regular files of a folder. Links, other entries, and names that are not UTF-8 are omitted.

@@ -8,8 +8,8 @@ use serde_json::value::to_raw_value;
 use super::actor::Actor;
 use super::error::{GrantError, InputError, NotFound, OwnerGrant, SessionError};
 use super::handle::SessionHandle;
-use super::record::session_key;
-use base::types::{Access, Author, Grant, Grantee, SessionId};
+use super::record::{SessionRecord, session_key};
+use base::types::{Access, Author, Epoch, Grant, Grantee, SessionId};
 use events::api::SessionGrants;
 use events::event::{AuditEvent, GrantRemoved, GrantSet};
 
@@ -35,7 +35,24 @@ pub(super) async fn load(log: &EventLog) -> Result<(), ReadError> {
     Ok(())
 }
 
+/// The summary of a session that lists show.
+pub(super) fn listed(record: &SessionRecord, epoch: Epoch) -> Option<Summary> {
+    let summary = to_raw_value(&record.summary(epoch));
+    let summary = summary.expect("a summary has string keys");
+    record.is_listed().then(|| Summary::Listed(summary.into()))
+}
+
 impl SessionHandle {
+    /// Cancels the queued prompts of users that may no longer prompt the session.
+    pub(super) async fn cancel_without_access(&self) -> Result<(), SessionError> {
+        let cancel = |actor: &mut Actor| {
+            actor.cancel_without_access();
+            Ok(())
+        };
+        // The user of this handle may have taken back its own access.
+        self.of_owner().run_durable(cancel).await
+    }
+
     /// The access of the user of this handle. `None` once the user has lost it.
     pub fn access(&self) -> Option<Access> {
         let log = &self.context().log;
@@ -180,9 +197,7 @@ impl SessionHandle {
         records.changed.push(audited);
         context.log.write(records).await?;
         let epoch = context.log.epoch();
-        let summary = to_raw_value(&record.summary(epoch.of_session(self.id())));
-        let summary = summary.expect("a summary has string keys");
-        let summary = record.is_listed().then(|| Summary::Listed(summary.into()));
+        let summary = listed(&record, epoch.of_session(self.id()));
         context.log.set_grants(self.id(), shared, summary);
         if self.log().is_erased() {
             // The session was deleted meanwhile, so nothing else removes its grants.
@@ -197,11 +212,6 @@ impl SessionHandle {
         }
         // The other sessions do not wait for this actor.
         drop(alone);
-        let cancel = |actor: &mut Actor| {
-            actor.cancel_without_access();
-            Ok(())
-        };
-        // The user may have taken back the own access.
-        self.of_owner().run_durable(cancel).await
+        Ok(self.cancel_without_access().await?)
     }
 }

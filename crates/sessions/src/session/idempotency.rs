@@ -146,8 +146,9 @@ impl Context {
         by: &Principal,
         key: IdempotencyKey,
     ) -> Result<(KeyedGuard<Vec<u8>>, Claim, Option<IdempotencyRecord>), ClaimError> {
+        let tenant = by.user.tenant();
         let mut hash = Sha256::new();
-        for part in [by.user.as_str(), &key.route, &key.key] {
+        for part in [tenant.as_str(), by.user.name(), &key.route, &key.key] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }

@@ -1,4 +1,4 @@
-//! The administration of the gateway: `/v1/keys`, and `/v1/diagnostics`, its state in one document.
+//! `/v1/diagnostics`: the state of the gateway in one document.
 
 use std::env::consts::{ARCH, OS};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::agents::agent_info;
 use super::gateway::check_ready;
 use super::operations::Routes;
-use crate::surface::http::{ApiError, ApiRequest, AppState, CanAdmin, Page, Result};
+use crate::surface::http::{ApiError, ApiRequest, AppState, CanAdmin, Result};
 use agents::agent::AgentSpec;
 use agents::pool::LastFailure;
 use base::telemetry::{RecentRecord, metrics, process, recent_records};
@@ -16,30 +16,12 @@ use base::types::text::strip_controls;
 use base::types::{Principal, Timestamp};
 use children::ProcessTree;
 use events::api::{
-    AgentDiagnostics, Diagnostics, GatewayProcess, KeyInfo, KeyList, LastAgentFailure, LogRecord,
-    ProcessFigures, RetentionLimits, StoreFigures, StoredSession, TaskFigures,
+    AgentDiagnostics, Diagnostics, GatewayProcess, LastAgentFailure, LogRecord, ProcessFigures,
+    RetentionLimits, StoreFigures, StoredSession, TaskFigures,
 };
 
 pub(super) fn routes() -> Routes {
-    routes![list_keys, get_diagnostics]
-}
-
-/// Lists the keys of the gateway, also that of its configuration.
-///
-/// Entries are sorted by the time of their creation. No entry contains the text or the hash of a key. Without `limit` the page has
-/// all keys.
-#[utoipa::path(get, path = "/v1/keys", responses(
-    (status = 200, body = KeyList, description = "A page of keys."),
-))]
-async fn list_keys(request: ApiRequest<CanAdmin, (), Page<String>>) -> Json<KeyList> {
-    let keys = request.app.policy.keys.infos();
-    // The key of the configuration has no time and is the first one.
-    let position = |key: &KeyInfo| {
-        let created_at = key.created_at.map(|time| time.to_string());
-        format!("{}.{}", created_at.unwrap_or_default(), key.key_id)
-    };
-    let (keys, next_cursor) = request.params.select(keys, position);
-    Json(KeyList { keys, next_cursor })
+    routes![get_diagnostics]
 }
 
 const MAX_SESSIONS: usize = 20;

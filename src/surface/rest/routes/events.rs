@@ -6,13 +6,14 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
 use super::operations::Routes;
-use crate::stream::{EventTypes, Feed, Source, TurnFilter};
+use crate::stream::{EventTypes, Feed, SharedReads, Source, TurnFilter};
 use crate::surface::http::{
-    ApiError, ApiRequest, AppState, CanAdmin, CanRead, LastEventId, Params, PreferWait, Result,
+    ApiError, ApiRequest, AppState, Authorized, CanAdmin, CanRead, LastEventId, Params, PreferWait,
+    Result,
 };
 use crate::surface::rest::events_query::{EventsQuery, page_response};
 use crate::surface::rest::negotiate::{Representation, negotiate};
-use base::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
+use base::types::{Epoch, EventId, Position, PromptId, SessionId};
 use events::event::{AuditPage, EventPage, ResetReason, SessionEvent};
 use log::eventlog::{GlobalScope, Start};
 use sessions::session::SessionHandle;
@@ -267,7 +268,12 @@ async fn respond_all(
         sessions: selects.then_some(starts),
     };
     let reader = log.global_reader(scope, start).await?;
-    let mut source = Source::merged(reader, sessions, summaries);
+    let reads = SharedReads {
+        audit: request.app.audit.clone(),
+        author: request.by.author(),
+        user: owner.clone(),
+    };
+    let mut source = Source::merged(reader, sessions, summaries, reads);
     if follows_shares {
         source = source.with_shares(log, &owner);
     }
@@ -305,12 +311,12 @@ fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>> {
 
 async fn open_selected(
     app: &AppState,
-    by: &Principal,
+    by: &Authorized<CanRead>,
     chosen: &[SelectedSession],
 ) -> Result<Vec<SessionHandle>> {
     let mut sessions = Vec::with_capacity(chosen.len());
     for (id, _) in chosen {
-        sessions.push(app.sessions.open(by, *id).await?);
+        sessions.push(app.open_one_session(by, *id).await?);
     }
     Ok(sessions)
 }

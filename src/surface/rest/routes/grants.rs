@@ -25,10 +25,10 @@ async fn list_grants(request: ApiRequest<CanRead, SessionId>) -> Result<Json<Ses
     Ok(Json(session.grants()))
 }
 
-/// Shares a session with a user or with all users of the tenant, or changes the access that they have.
+/// Shares a session with a user, a group or all users of the tenant, or changes the access that they have.
 ///
 /// Needs the access `own`, and a key with the scopes of the access that it gives: a key without `approve` cannot give
-/// `approve` (403). A user that has no key in the tenant of the session is 422, and so is a user of another tenant. The
+/// `approve` (403). A user or a group that does not exist in the tenant of the session is 422, also if another tenant has it. The
 /// owner of the session is 409. A session has at most 64 grants.
 #[utoipa::path(put, path = "/v1/sessions/{session}/grants/{grantee}", request_body = NewGrant, responses(
     (status = 200, body = Grant, description = "The grant. It is durable, and has an effect from now on."),
@@ -41,14 +41,24 @@ async fn put_grant(
     session.require(Access::Own)?;
     let access = body.value.access;
     let grantee = parse_grantee(&request.ids.1)?;
-    if let Grantee::User(name) = &grantee {
-        let user = UserId::new(&session.log().owner().tenant(), name);
-        if !request.app.policy.keys.has_key(&user, |_| true) {
-            let detail = format!(
-                "there is no user {name}: a user has a key (`acp-gateway key create {name}`)"
-            );
-            return Err(ApiError::invalid("grantee", detail));
+    let tenant = session.log().owner().tenant();
+    let unknown = match &grantee {
+        Grantee::User(name) => {
+            let is_known = request
+                .app
+                .policy
+                .keys
+                .is_active(&UserId::new(&tenant, name));
+            (!is_known).then(|| format!("there is no user {name}"))
         }
+        Grantee::Group(name) => {
+            let is_known = request.app.log().has_group(&tenant, name);
+            (!is_known).then(|| format!("there is no group {name}"))
+        }
+        Grantee::Tenant => None,
+    };
+    if let Some(detail) = unknown {
+        return Err(ApiError::invalid("grantee", detail));
     }
     check_scopes(&request.by, access)?;
     let author = request.by.author();

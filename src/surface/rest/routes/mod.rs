@@ -16,6 +16,7 @@ mod files;
 mod fleet;
 mod gateway;
 mod grants;
+mod keys;
 mod metrics;
 mod prompts;
 mod requests;
@@ -32,6 +33,7 @@ pub(super) fn api_routes() -> Routes {
         .merge(gateway::routes())
         .merge(metrics::routes())
         .merge(admin::routes())
+        .merge(keys::routes())
         .merge(agents::routes())
         .merge(sessions::routes())
         .merge(prompts::routes())

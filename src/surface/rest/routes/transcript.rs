@@ -13,6 +13,7 @@ use crate::surface::rest::negotiate::{Representation, negotiate};
 use base::types::text::strip_controls;
 use base::types::{Access, PromptId, SessionId, TerminalId};
 use events::api::{ProblemCode, TerminalList, TerminalWindow, Transcript};
+use events::event::ExportForm;
 use sessions::transcript::markdown;
 
 pub(super) fn routes() -> Routes {
@@ -90,12 +91,21 @@ async fn respond_page(
     let access = page.session.access.filter(|access| *access != Access::Own);
     let access = access.map_or("", Access::name);
     let etag = format!("W/\"{}{format}{access}\"", page.last_event_id);
-    Ok(known.respond(&etag, || match form {
-        Representation::Markdown => {
+    let exported = |form| {
+        let author = request.by.author();
+        request
+            .app
+            .audit
+            .transcript_exported(&author, request.ids, form);
+    };
+    Ok(known.respond(&etag, || {
+        if form == Representation::Markdown {
+            exported(ExportForm::Markdown);
             let kind = [(header::CONTENT_TYPE, "text/markdown; charset=utf-8")];
-            (kind, markdown(&page.session, &page.turns)).into_response()
+            return (kind, markdown(&page.session, &page.turns)).into_response();
         }
-        _ => Json(page).into_response(),
+        exported(ExportForm::Json);
+        Json(page).into_response()
     }))
 }
 

@@ -8,7 +8,6 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::support::Random;
-use crate::support::gateway::KEY;
 use crate::support::history::{PromptAnswer, RequestAnswer};
 
 /// The deadline for every action of the gateway.
@@ -54,6 +53,7 @@ pub(super) struct Responses {
 pub(super) struct Person {
     pub(super) http: reqwest::Client,
     pub(super) url: String,
+    pub(super) key: String,
     pub(super) session: String,
     pub(super) responses: Arc<Mutex<Responses>>,
     pub(super) stop: Arc<AtomicBool>,
@@ -124,7 +124,7 @@ impl Person {
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let url = format!("{}/v1/sessions/{}{path}", self.url, self.session);
-        self.http.request(method, url).bearer_auth(KEY)
+        self.http.request(method, url).bearer_auth(&self.key)
     }
 
     /// Sends a prompt until it is admitted and returns its turn. Without a response, the client repeats it with the

@@ -105,6 +105,7 @@ impl World {
                     .build()
                     .expect("a client"),
                 url: self.gateway.url.clone(),
+                key: self.gateway.key.clone(),
                 session: session.clone(),
                 responses: Arc::clone(&responses),
                 stop: Arc::clone(&stop),

@@ -143,6 +143,7 @@ fn author(name: &str) -> Author {
         name: name.into(),
         key: name.into(),
         address: [127, 0, 0, 1].into(),
+        http_request_id: None,
     }
 }
 

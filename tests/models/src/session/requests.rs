@@ -21,6 +21,21 @@ use log::audit::Audit;
 use wire::acp::Outcome;
 use workspace::AgentTerminals;
 
+mod allowed_calls {
+    use log::audit::Audit;
+
+    pub(crate) struct AllowedCalls;
+
+    impl AllowedCalls {
+        pub(crate) fn new(_: Audit) -> Self {
+            Self
+        }
+
+        #[expect(clippy::unused_self, reason = "same signature as in the gateway")]
+        pub(crate) fn end(&mut self) {}
+    }
+}
+
 mod client_tools {
     use tokio::time::Instant;
 
@@ -54,7 +69,7 @@ pub(super) fn requests() -> Requests {
 impl Requests {
     #[expect(clippy::unused_self, reason = "same signature as in the gateway")]
     fn audit_decision(
-        &self,
+        &mut self,
         _: &Journal,
         _: &PendingRequest,
         _: Resolution,

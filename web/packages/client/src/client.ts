@@ -12,11 +12,14 @@ import type {
   AgentSessionPage,
   Answer,
   BulkResults,
+  CreatedKey,
   FolderPage,
   InstallableAgentPage,
   Installation,
   InstallationState,
+  KeyPage,
   NewInstallation,
+  NewKey,
   NewSession,
   NewTask,
   Session,
@@ -141,8 +144,24 @@ export class GatewayClient extends SessionRoutes {
     return this.http.text("diagnostics", { ...call });
   }
 
-  keys(page: PageQuery = {}, call: CallOptions = {}): Promise<Answer<"KeyList">> {
+  /** The keys of the user. A key with the scope `admin` gets those of all users. */
+  keys(page: PageQuery = {}, call: CallOptions = {}): Promise<KeyPage> {
     return this.http.call("keys", { ...call, query: { ...page } });
+  }
+
+  /** 403 if the new key would have more rights than the key of the request; 422 for an invalid name. */
+  createKey(key: NewKey, call: CallOptions = {}): Promise<CreatedKey> {
+    return this.http.call("keys", { ...call, method: "POST", body: key });
+  }
+
+  /** Replaces the secret of a key. The previous secret ends at once. */
+  rotateKey(keyId: string, call: CallOptions = {}): Promise<CreatedKey> {
+    return this.http.call(`keys/${encodeURIComponent(keyId)}/rotate`, { ...call, method: "POST" });
+  }
+
+  /** 403 if the key has more rights than the key of the request. */
+  revokeKey(keyId: string, call: CallOptions = {}): Promise<void> {
+    return this.http.call(`keys/${encodeURIComponent(keyId)}`, { ...call, method: "DELETE" });
   }
 
   /** The members of the fleet, also those that are not connected. */

@@ -289,6 +289,8 @@ export interface components {
         AuditActor: {
             /** @description The address of the client. An IPv6 address of a client without a key is that of its /64 network. */
             address?: string;
+            /** @description The `X-Request-Id` of the HTTP request. A WebSocket has that of the request that opened it. */
+            httpRequestId?: string;
             /** @description The public id of the key of a request. */
             keyId?: string;
             kind: components["schemas"]["ActorKind"];
@@ -526,6 +528,18 @@ export interface components {
             to: components["schemas"]["BroadcastTo"];
             type: components["schemas"]["KnownBroadcastType"];
         };
+        /** @description A key to make. */
+        CreateKey: {
+            /**
+             * Format: date-time
+             * @description The time at which the key ends. Without it, the end of the key of the request, if it has one.
+             */
+            expiresAt?: string;
+            /** @description 1 to 64 letters, digits, `.`, `_`, `-` or `@`. */
+            name: string;
+            /** @description Without it, the scopes of the key of the request. */
+            scopes?: components["schemas"]["KnownScope"][];
+        };
         /** @description A prompt: a text, or an array of ACP content blocks. */
         CreatePrompt: {
             /** @description Files of the session to attach. They follow the content blocks of the prompt. At most 64. */
@@ -635,6 +649,11 @@ export interface components {
              * @description An `https` URL of a host in `webhooks.allowed_hosts`.
              */
             url: string;
+        };
+        /** @description A new key with its text. */
+        CreatedKey: components["schemas"]["KeyInfo"] & {
+            /** @description The text of the key. The gateway does not store it. */
+            key: string;
         };
         /** @description The running turn of a process. */
         CurrentTask: {
@@ -766,6 +785,8 @@ export interface components {
             /** @description True if more events exist. */
             more: boolean;
         };
+        /** @description The form in which a session was exported. */
+        ExportForm: components["schemas"]["KnownExportForm"];
         /** @description A notification that the gateway does not know. */
         ExtensionEvent: {
             /** @description The cursor of the event: `<epoch>-<seq>`. */
@@ -1031,7 +1052,7 @@ export interface components {
             grantedAt: components["schemas"]["Timestamp"];
             /** @description The name of the user that gave it. */
             grantedBy: string;
-            /** @description `user:NAME`, or `tenant` for all users of the tenant. */
+            /** @description `user:NAME`, `group:NAME`, or `tenant` for all users of the tenant. */
             grantee: string;
         };
         /** @description A grant of a session was taken back. */
@@ -1059,7 +1080,7 @@ export interface components {
         GrantSetEvent: {
             access: components["schemas"]["Access"];
             actor: components["schemas"]["AuditActor"];
-            /** @description `user:NAME`, or `tenant`. */
+            /** @description `user:NAME`, `group:NAME` or `tenant`. */
             grantee: string;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
@@ -1231,7 +1252,7 @@ export interface components {
              */
             userId?: number | null;
         };
-        /** @description A key was created: by a command, for the link of a start, or for an `attach` process. */
+        /** @description A key was created: by a command or its user, for the link of a start, or for an `attach` process. */
         KeyCreatedEvent: {
             actor: components["schemas"]["AuditActor"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
@@ -1285,6 +1306,8 @@ export interface components {
             expiresAt: string | null;
             /** @description The folders outside of the workspace roots that the key may use. */
             folders: string[];
+            /** @description Whether the request has this key. Only in lists over HTTP. */
+            isCurrent?: boolean;
             /** @description The public id of the key. */
             keyId: string;
             kind: components["schemas"]["KeyKind"];
@@ -1307,14 +1330,14 @@ export interface components {
         };
         /** @description The origin of a key. */
         KeyKind: components["schemas"]["KnownKeyKind"];
-        /** @description The keys of the gateway. */
+        /** @description Keys. */
         KeyList: {
             keys: components["schemas"]["KeyInfo"][];
             /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
         };
         /**
-         * @description A key was revoked: by a command, at the end of an `attach` process, or because there were too many link keys or local
+         * @description A key was revoked: by a command or its user, at the end of an `attach` process, or because there were too many link keys or local
          *     keys.
          */
         KeyRevokedEvent: {
@@ -1336,7 +1359,7 @@ export interface components {
              */
             type: "key.revoked";
         };
-        /** @description A reload of the configuration replaced the operator's key. `null`: there was or is none. */
+        /** @description A user replaced a key, or a reload of the configuration that of the operator. `null`: there was or is none. */
         KeyRotatedEvent: {
             actor: components["schemas"]["AuditActor"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
@@ -1380,6 +1403,27 @@ export interface components {
              */
             type: "key.updated";
         };
+        /** @description A client used a key from a network from which nobody has used it before, or not recently. */
+        KeyUsedFromNewNetworkEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** Format: int64 */
+            count: number;
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "key.used_from_new_network";
+        };
         /**
          * @description The level of access of a user to a session. Each level includes the ones before it.
          * @enum {string}
@@ -1413,7 +1457,7 @@ export interface components {
          */
         KnownAttemptOutcome: "succeeded" | "failed" | "aborted";
         /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
-        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["InstallationStartedEvent"] | components["schemas"]["InstallationEndedEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["GrantSetEvent"] | components["schemas"]["GrantRemovedEvent"] | components["schemas"]["SessionErasedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["SessionImportedEvent"] | components["schemas"]["AuditEventImportedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["SessionSharedEvent"] | components["schemas"]["SessionUnsharedEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["UserCreatedEvent"] | components["schemas"]["UserUpdatedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["KeyUsedFromNewNetworkEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["InstallationStartedEvent"] | components["schemas"]["InstallationEndedEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["GrantSetEvent"] | components["schemas"]["GrantRemovedEvent"] | components["schemas"]["SessionErasedEvent"] | components["schemas"]["SessionReadEvent"] | components["schemas"]["SessionExportedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["PermissionToolCallEndedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["SessionImportedEvent"] | components["schemas"]["AuditEventImportedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["SessionSharedEvent"] | components["schemas"]["SessionUnsharedEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
          * @description A state of a member of the fleet that began.
          * @enum {string}
@@ -1461,6 +1505,11 @@ export interface components {
          * @enum {string}
          */
         KnownEndReason: "turn_ended" | "caught_up" | "session_deleted";
+        /**
+         * @description The form in which a session was exported.
+         * @enum {string}
+         */
+        KnownExportForm: "json" | "markdown" | "file";
         /**
          * @description The kind of a change.
          * @enum {string}
@@ -1550,7 +1599,7 @@ export interface components {
          * @description An access right of a key.
          * @enum {string}
          */
-        KnownScope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "metrics" | "admin";
+        KnownScope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "metrics" | "actAs" | "admin";
         /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
         KnownSessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptChangedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["SessionSharedEvent"] | components["schemas"]["SessionUnsharedEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
         /**
@@ -1579,6 +1628,11 @@ export interface components {
          * @enum {string}
          */
         KnownTitleBy: "client" | "agent" | "prompt";
+        /**
+         * @description The end of a tool call that a permission allowed.
+         * @enum {string}
+         */
+        KnownToolCallOutcome: "completed" | "failed" | "unknown";
         /**
          * @description The provider of an agent's file or terminal methods, the most restricted first.
          * @enum {string}
@@ -1626,27 +1680,6 @@ export interface components {
              * @enum {string}
              */
             type: "link.printed";
-        };
-        /** @description A client used a link key for the first time. */
-        LinkUsedEvent: {
-            actor: components["schemas"]["AuditActor"];
-            /** Format: int64 */
-            count: number;
-            /** @description The cursor of the event: `<epoch>-<seq>`. */
-            id: components["schemas"]["EventId"];
-            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
-            previous: string;
-            /**
-             * Format: int64
-             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
-             */
-            seq: number;
-            time: components["schemas"]["Timestamp"];
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "link.used";
         };
         /** @description A record of the log. */
         LogRecord: {
@@ -1809,6 +1842,11 @@ export interface components {
             seq: number;
             sessionId: components["schemas"]["SessionId"];
             time: components["schemas"]["Timestamp"];
+            /**
+             * @description The id of the tool call, as in the events of the session. An id that is longer than 128 bytes or has other
+             *     characters than visible ASCII is `sha256:` and its SHA-256 in hex.
+             */
+            toolCallId?: string;
             /** @description The ACP kind of the tool, or `other`. Absent if the agent sent none. */
             toolKind?: string;
             /**
@@ -1847,6 +1885,32 @@ export interface components {
              * @description The time in seconds that a request waits for an answer.
              */
             timeoutSeconds?: number | null;
+        };
+        /** @description A tool call ended that a permission allowed, or its turn or process did. The log has one event for each such decision. */
+        PermissionToolCallEndedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            outcome: components["schemas"]["ToolCallOutcome"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            promptId?: components["schemas"]["PromptId"];
+            /** @description The permission request. */
+            requestId: components["schemas"]["RequestId"];
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /** @description As in `permission.decided`. */
+            toolCallId: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "permission.tool_call_ended";
         };
         /** @description Statistics of the agent's processes, summed over all pools. */
         PoolFigures: {
@@ -2749,6 +2813,30 @@ export interface components {
         };
         /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
         SessionEvent: components["schemas"]["KnownSessionEvent"];
+        /**
+         * @description A transcript was downloaded, or a command exported the session. For transcripts, the log has one event an hour for
+         *     each key, address, session and form.
+         */
+        SessionExportedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            form: components["schemas"]["ExportForm"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.exported";
+        };
         /** @description The users that have access to a session. */
         SessionGrants: {
             /** @description The access of others, the latest grant last. The highest access of the grants for a user counts. */
@@ -2857,6 +2945,28 @@ export interface components {
             type: "session.privileged_mode";
             /** @description The value of the option. Absent for an option that is switched on. */
             value?: string;
+        };
+        /** @description A user that does not own the session opened it. The log has one event an hour for each key, address and session. */
+        SessionReadEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The user that owns the session, as `TENANT/NAME`. */
+            owner: string;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session.read";
         };
         /**
          * @description A session of another user was shared with the user of the stream, or the access to it changed. `sessionId` names the
@@ -3414,6 +3524,8 @@ export interface components {
         Timestamp: string;
         /** @description The source of a session's title. */
         TitleBy: components["schemas"]["KnownTitleBy"];
+        /** @description The end of a tool call that a permission allowed. */
+        ToolCallOutcome: components["schemas"]["KnownToolCallOutcome"];
         /** @description The provider of an agent's file or terminal methods, the most restricted first. */
         ToolProvider: components["schemas"]["KnownToolProvider"];
         /** @description A page of turns, the newest first, and the session at the same cursor. */
@@ -3671,6 +3783,50 @@ export interface components {
             type: string;
         } & {
             [key: string]: unknown;
+        };
+        /** @description A program with the scope `actAs` acted for a user that did not exist. */
+        UserCreatedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "user.created";
+            /** @description As `TENANT/NAME`. */
+            user: string;
+        };
+        /** @description A command changed a user. */
+        UserUpdatedEvent: {
+            actor: components["schemas"]["AuditActor"];
+            groups: string[];
+            /** @description The cursor of the event: `<epoch>-<seq>`. */
+            id: components["schemas"]["EventId"];
+            isDeactivated: boolean;
+            /** @description The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it. */
+            previous: string;
+            role?: string | null;
+            /**
+             * Format: int64
+             * @description The number of the event in the audit log. It starts at 1 and has no gaps.
+             */
+            seq: number;
+            time: components["schemas"]["Timestamp"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "user.updated";
+            user: string;
         };
         /** @description A webhook. */
         Webhook: {

@@ -54,6 +54,13 @@ export interface Grant extends Open<Schemas["Grant"]> {}
 export interface SessionGrants extends Omit<Open<Schemas["SessionGrants"]>, "grants"> {
   grants: Grant[];
 }
+/** A key without its secret. */
+export interface Key extends Open<Schemas["KeyInfo"]> {}
+export interface KeyPage extends Open<Schemas["KeyList"]> {}
+/** Without `scopes` or `expiresAt`, the key gets those of the key of the request. */
+export type NewKey = Schemas["CreateKey"];
+/** A key with its secret, which no later response contains. */
+export interface CreatedKey extends Open<Schemas["CreatedKey"]> {}
 export interface BulkResults extends Open<Schemas["BulkResults"]> {}
 export interface Transcript extends Open<Schemas["Transcript"]> {}
 

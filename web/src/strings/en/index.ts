@@ -7,6 +7,7 @@ export * as composer from "./composer";
 export * as content from "./content";
 export * as inbox from "./inbox";
 export * as key from "./key";
+export * as keys from "./keys";
 export * as panel from "./panel";
 export * as problems from "./problems";
 export * as questions from "./questions";

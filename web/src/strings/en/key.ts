@@ -32,5 +32,6 @@ export const scopes: Record<string, string> = {
   mcp: "Bring MCP servers",
   fleet: "Offer agents",
   metrics: "Read metrics",
+  actAs: "Act as other users",
   admin: "Manage the gateway",
 };

@@ -12,16 +12,20 @@ export const levels: Record<string, string> = { read: "Can read", prompt: "Can s
 export const noAccess = "No access";
 export const accessOf = (name: string) => `Access of ${name}`;
 export const removeOne = (name: string) => `Remove ${name}`;
-export const user = "User name";
+export const kind = "Share with";
+export const kinds = { user: "A person", group: "A group" };
+export const group = (name: string) => `Group ${name}`;
+export const name = "Name";
 export const access = "Access";
 export const add = "Add";
 export const hint = "Each access includes those before it. Full access also includes renaming, deleting and sharing.";
 export const changed = (name: string, level: string) => `${name}: ${level}`;
 
 export const noUser = (name: string) => `There is no user “${name}”. A user needs a key of this gateway.`;
-export const notAName = "A user name has only letters, digits and . _ @ -";
+export const noGroup = (name: string) => `There is no group “${name}” with a member in your tenant.`;
+export const notAName = "A name has only letters, digits and . _ @ -";
 export const isOwner = (name: string) => `${name} owns the session.`;
-export const tooMany = "The session is shared with 64 users already. Remove one first.";
+export const tooMany = "The session is shared with 64 users and groups already. Remove one first.";
 export const forbidden = "Your key or your own access does not permit this.";
 
 export const withMe = "Shared with me";

@@ -169,6 +169,9 @@ impl Actor {
             state_changed = self.track_work(&view.kind, view.update);
         }
         self.turns.track_call(&view.kind, view.update, subagent);
+        let agent = &self.journal.record().agent;
+        let allowed = &mut self.requests.allowed_calls;
+        allowed.track(agent, &view.kind, view.update, subagent);
         let (prompt, late) = self
             .turns
             .of_update(acp::update::is_session_state(&view.kind));

@@ -1,13 +1,15 @@
 //! The directory: creates, finds and ends sessions. Sessions to which a user has no access are invisible.
 //!
 //! 1. `create` with `new_session`, `adopt`, `import`: how a session begins.
-//! 2. `gc`: erases expired sessions and idempotency keys.
+//! 2. `groups`: the access that changes with them.
+//! 3. `gc`: erases expired sessions and idempotency keys.
 //!
 //! The directory must not know the state of an actor. `super::entries` loads and runs the actors.
 
 mod adopt;
 mod create;
 mod gc;
+mod groups;
 mod import;
 mod new_session;
 
@@ -70,6 +72,15 @@ impl SessionDirectory {
             entry,
             by.user.clone(),
         ))
+    }
+
+    pub(super) async fn of_owner(
+        &self,
+        record: &SessionRecord,
+    ) -> Result<SessionHandle, SessionError> {
+        let owner = record.owner.clone();
+        let entry = self.entries.find(&owner, record.session_id).await?;
+        Ok(SessionHandle::new(self.entries.clone(), entry, owner))
     }
 
     /// Whether the user can open the session. Does not load it.

@@ -5,8 +5,9 @@
 //! first answer wins, and the response waits in the outbox until the agent may receive it. A model test compiles `open`
 //! and `offer` without the other files. `client_tools` tracks the ACP clients that provide client tools (files and
 //! terminals). `work` runs the requests that the gateway handles outside of the actor. `files` contains the folders of
-//! the session, and `answers` checks answers.
+//! the session, and `answers` checks answers. `allowed_calls` records how the tool calls ended that permissions allowed.
 
+mod allowed_calls;
 pub(super) mod answers;
 pub(super) mod files;
 mod offer;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use self::allowed_calls::{AllowedCall, audited_id};
 use self::client_tools::{Route, ToolClient};
 pub(super) use self::offer::{Offer, Wait};
 pub(super) use self::open::{EndedBy, Requests, rejected};
@@ -32,8 +34,8 @@ use crate::limits::Limits;
 use base::types::{Author, PromptId, TerminalId};
 use events::api::{PendingRequest, Resolution, Terminal, TerminalExit};
 use events::event::{
-    ActorKind, AuditActor, EncodedEvent, PermissionDecided, TerminalCreated, TerminalExited,
-    TerminalOutput,
+    ActorKind, AuditActor, EncodedEvent, PermissionDecided, PermissionToolCallEnded,
+    TerminalCreated, TerminalExited, TerminalOutput, ToolCallOutcome,
 };
 use wire::acp::{self, Outcome, RequestKind, error_code, method, tool_kind};
 use wire::jsonrpc::IncomingId;
@@ -61,7 +63,7 @@ impl Requests {
 
     /// Records the end of a permission request. Other requests are not decisions about access.
     fn audit_decision(
-        &self,
+        &mut self,
         journal: &Journal,
         request: &PendingRequest,
         resolution: Resolution,
@@ -93,7 +95,10 @@ impl Requests {
         let selected = outcome.as_deref().ok().and_then(acp::selected_option);
         let option = view.as_ref().zip(selected.as_deref());
         let option = option.and_then(|(view, id)| view.option(id));
+        let is_allowed = option.is_some_and(|option| option.kind.starts_with("allow_"));
         let tool_kind = view.as_ref().and_then(|view| view.tool_kind.as_deref());
+        let tool_call_id = view.as_ref().and_then(|view| view.tool_call_id.as_deref());
+        let tool_call_id = tool_call_id.map(audited_id);
         let decided = PermissionDecided {
             session_id: record.session_id,
             prompt_id: request.prompt_id,
@@ -102,8 +107,21 @@ impl Requests {
             resolution,
             option_kind: option.map(|option| known_option(&option.kind)),
             tool_kind: tool_kind.map(|kind| tool_kind::known(kind).to_owned()),
+            tool_call_id: tool_call_id.clone(),
         };
         self.audit.append(actor, decided);
+        if is_allowed && let Some(tool_call_id) = tool_call_id {
+            self.allowed_calls.push(AllowedCall {
+                subagent: request.subagent.clone(),
+                unended: PermissionToolCallEnded {
+                    session_id: record.session_id,
+                    prompt_id: request.prompt_id,
+                    request_id: request.request_id,
+                    tool_call_id,
+                    outcome: ToolCallOutcome::Unknown,
+                },
+            });
+        }
     }
 
     /// The client that alone serves a request of the agent that the policy permits. `None`: the policy decides. Fails with the

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::allowed_calls::AllowedCalls;
 use super::client_tools::ToolClients;
 use super::offer::{Offer, Wait};
 use super::work::Work;
@@ -41,6 +42,8 @@ pub(crate) struct Requests {
     /// The terminals that the gateway runs for the agent (ACP, Terminals). A terminal belongs to the session and ends at the
     /// latest when the session releases its process.
     pub(crate) terminals: AgentTerminals<TerminalRecord>,
+    /// The tool calls that permissions allowed and that have not ended.
+    pub(crate) allowed_calls: AllowedCalls,
     pub(super) audit: Audit,
 }
 
@@ -90,6 +93,7 @@ impl Requests {
             tool_clients: ToolClients::default(),
             work,
             terminals,
+            allowed_calls: AllowedCalls::new(audit.clone()),
             audit,
         }
     }
@@ -254,6 +258,9 @@ impl Requests {
         let ids: Vec<RequestId> = ended.map(|(id, _)| *id).collect();
         for id in ids {
             self.end(journal, id, resolution);
+        }
+        if !matches!(by, EndedBy::Cancel(_)) {
+            self.allowed_calls.end();
         }
     }
 

@@ -138,6 +138,7 @@ impl Fixture {
             name: by.into(),
             key: "key".into(),
             address: [127, 0, 0, 1].into(),
+            http_request_id: None,
         };
         let id = RequestId::new(id);
         let answered = Resolution::Answered;

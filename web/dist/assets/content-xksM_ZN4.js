@@ -1,1 +1,0 @@
-var e=e=>`Picture (${e})`,t=e=>`Sound (${e})`,n=e=>`Content of a kind that this page does not show (${e})`,r=e=>`Show more (${e} left)`,i=e=>`Code, ${e}`;export{n as a,t as i,e as n,r,i as t};
